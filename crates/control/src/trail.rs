@@ -4,6 +4,7 @@
 //! within a second.
 
 use crate::saved::{Author, Commands, plain};
+use command::NOBODY;
 use net::router::LogLine;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Commands that are kept, and refused ones: who may only look pushes nothing out of what was done.
 const DONE: usize = 1000;
 const REFUSED: usize = 200;
-/// In a window of this time so many commands are told one by one, and so many of one author.
+/// In a window of this time so many commands of each outcome are told one by one, and so many of one author.
 const WINDOW: Duration = Duration::from_secs(1);
 const LINES: usize = 40;
 const LINES_OF_ONE: usize = 10;
@@ -30,6 +31,12 @@ pub struct Who {
 }
 
 impl Who {
+    /// The same user with the same rights, from wherever.
+    fn is(&self, other: &Who) -> bool {
+        let key = |w: &Who| (w.author.user, w.role);
+        key(self) == key(other) && self.author.name == other.author.name
+    }
+
     fn words(&self) -> String {
         let Author { user, name, from } = &self.author;
         let who = if name.is_empty() { "user" } else { name };
@@ -58,6 +65,15 @@ impl Outcome {
             Outcome::Refused(_) => "refused",
         }
     }
+
+    /// Its place among the windows.
+    fn window(&self) -> usize {
+        match self {
+            Outcome::Done => 0,
+            Outcome::Left => 1,
+            Outcome::Refused(_) => 2,
+        }
+    }
 }
 
 /// A command that is kept, with those after it that were only counted.
@@ -83,14 +99,25 @@ struct Counted {
     entry: Entry,
 }
 
+/// When it began, and whose commands were told in it, or only counted.
+struct Window {
+    began: Instant,
+    told: Vec<(Rc<Who>, usize)>,
+    counted: Vec<Counted>,
+}
+
+impl Window {
+    fn new(began: Instant) -> Window {
+        Window { began, told: vec![], counted: vec![] }
+    }
+}
+
 struct Kept {
     done: VecDeque<Entry>,
     refused: VecDeque<Entry>,
     last: u64,
-    /// When the window began, and whose commands were told in it.
-    began: Instant,
-    told: Vec<(Rc<Who>, usize)>,
-    counted: Vec<Counted>,
+    /// One of each outcome: who may only look takes no room from what is done.
+    windows: [Window; 3],
     /// Whose commands have changed what runs since it was saved.
     unsaved: Vec<Commands>,
 }
@@ -110,9 +137,7 @@ impl Trail {
                 done: VecDeque::new(),
                 refused: VecDeque::new(),
                 last: 0,
-                began: Instant::now(),
-                told: vec![],
-                counted: vec![],
+                windows: std::array::from_fn(|_| Window::new(Instant::now())),
                 unsaved: vec![],
             }),
         }
@@ -147,15 +172,17 @@ impl Trail {
         if outcome == Outcome::Done && !logged {
             kept.unsaved(&who.author, count);
         }
-        if kept.counted.is_empty() && now.saturating_duration_since(kept.began) >= WINDOW {
-            (kept.began, kept.told) = (now, vec![]);
+        let begins = kept.windows.iter().all(|w| w.counted.is_empty());
+        let Some(window) = kept.windows.get_mut(outcome.window()) else { return false };
+        if window.counted.is_empty() && now.saturating_duration_since(window.began) >= WINDOW {
+            *window = Window::new(now);
         }
-        let told: usize = kept.told.iter().map(|(_, n)| n).sum();
-        let own = kept.told.iter_mut().find(|(w, _)| w == who);
+        let told: usize = window.told.iter().map(|(_, n)| n).sum();
+        let own = window.told.iter_mut().find(|(w, _)| w.is(who));
         if count == 1 && told < LINES && own.as_ref().is_none_or(|(_, n)| *n < LINES_OF_ONE) {
             match own {
                 Some((_, n)) => *n += 1,
-                None => kept.told.push((Rc::clone(who), 1)),
+                None => window.told.push((Rc::clone(who), 1)),
             }
             let words = plain(words);
             let entry = Entry { number: 0, time, who: Rc::clone(who), words, outcome, count };
@@ -165,13 +192,12 @@ impl Trail {
             kept.keep(entry);
             return false;
         }
-        let begins = kept.counted.is_empty();
-        let same = |c: &Counted| c.entry.who == *who && c.entry.outcome == outcome;
-        let full = kept.counted.len() >= COUNTED;
-        let at = kept.counted.iter().position(same).or(if full { Some(COUNTED - 1) } else { None });
-        match at.and_then(|at| kept.counted.get_mut(at)) {
+        let same = |c: &Counted| c.entry.who.is(who) && c.entry.outcome == outcome;
+        let full = window.counted.len() >= COUNTED;
+        let at = window.counted.iter().position(same).or(if full { Some(COUNTED - 1) } else { None });
+        match at.and_then(|at| window.counted.get_mut(at)) {
             Some(counted) => {
-                if counted.entry.who != *who {
+                if !counted.entry.who.is(who) {
                     counted.entry.who = Rc::new(Who { role: who.role, author: several() });
                 }
                 counted.entry.count += count;
@@ -179,7 +205,7 @@ impl Trail {
             None => {
                 let words = plain(words);
                 let entry = Entry { number: 0, time, who: Rc::clone(who), words, outcome, count };
-                kept.counted.push(Counted { since: now, entry });
+                window.counted.push(Counted { since: now, entry });
             }
         }
         begins
@@ -188,8 +214,8 @@ impl Trail {
     /// Tells of those that were only counted.
     pub fn flush(&self, now: Instant) {
         let mut kept = self.kept.borrow_mut();
-        (kept.began, kept.told) = (now, vec![]);
-        for Counted { since, entry } in std::mem::take(&mut kept.counted) {
+        let windows = std::mem::replace(&mut kept.windows, std::array::from_fn(|_| Window::new(now)));
+        for Counted { since, entry } in windows.into_iter().flat_map(|w| w.counted) {
             (self.log)(&line(&entry, Some(now.saturating_duration_since(since))));
             kept.keep(entry);
         }
@@ -220,9 +246,9 @@ impl Drop for Trail {
     }
 }
 
-/// More authors than are told apart.
+/// More authors than are told apart: no user's.
 fn several() -> Author {
-    Author { name: "several".into(), ..Author::automatic() }
+    Author { user: NOBODY, name: "several".into(), from: String::new() }
 }
 
 fn line(e: &Entry, within: Option<Duration>) -> LogLine {
@@ -313,11 +339,11 @@ mod tests {
             begun += usize::from(trail.take(&one, &format!("add {n}"), 1, Outcome::Done, false, now));
         }
         assert!(trail.take(&who(8), "a script", 512, Outcome::Done, false, now) == (begun == 0));
-        assert_eq!((begun, lines.borrow().len()), (1, LINES_OF_ONE - 3));
+        assert_eq!((begun, lines.borrow().len()), (1, LINES_OF_ONE - 2));
         trail.flush(now + WINDOW);
         let told = lines.borrow();
         let more = told.iter().find(|l| l.contains("more")).unwrap();
-        assert!(more.ends_with("add 7, and 99992 more within 1 s"), "{more}");
+        assert!(more.ends_with("add 8, and 99991 more within 1 s"), "{more}");
         assert!(told.last().unwrap().ends_with(": a script, and 511 more within 1 s"), "{told:?}");
         let sum: u64 = trail.entries().iter().map(|e| e.count).sum();
         assert_eq!(sum, 100_000 + 512 + 3);
@@ -333,6 +359,45 @@ mod tests {
     }
 
     #[test]
+    fn refusals_take_no_room_from_what_is_done() {
+        let (trail, _) = trail();
+        let now = Instant::now();
+        for user in 100..200 {
+            for _ in 0..100 {
+                trail.take(&who(user), "save", 1, Outcome::Refused("no".into()), false, now);
+            }
+        }
+        trail.take(&who(7), "a script", 2, Outcome::Left, false, now);
+        trail.take(&who(7), "a script", 512, Outcome::Done, false, now);
+        trail.take(&who(7), "add 1", 1, Outcome::Done, false, now);
+        trail.flush(now + WINDOW);
+        let all = trail.entries();
+        let refused: u64 = all.iter().filter(|e| e.outcome.name() == "refused").map(|e| e.count).sum();
+        assert_eq!(refused, 10_000);
+        let own: Vec<_> = all.iter().filter(|e| e.who.author.user == 7).collect();
+        let own: Vec<_> = own.iter().map(|e| (e.words.as_str(), e.outcome.name(), e.count)).collect();
+        assert_eq!(own, [("add 1", "done", 1), ("a script", "done", 512), ("a script", "left", 2)]);
+        let several = all.iter().find(|e| e.who.author.name == "several").unwrap();
+        assert_eq!((several.who.author.user, several.outcome.name()), (NOBODY, "refused"));
+    }
+
+    #[test]
+    fn one_user_has_one_share_from_however_many_places() {
+        let (trail, lines) = trail();
+        let now = Instant::now();
+        for pid in 0..100 {
+            let mut one = Who::clone(&who(7));
+            one.author.from = format!("quiver[{pid}]");
+            trail.take(&Rc::new(one), "add", 1, Outcome::Done, false, now);
+        }
+        assert_eq!(lines.borrow().len(), LINES_OF_ONE);
+        trail.flush(now + WINDOW);
+        let all = trail.entries();
+        let last = all.last().unwrap();
+        assert_eq!((last.count, last.who.author.from.as_str()), (90, "quiver[10]"));
+    }
+
+    #[test]
     fn many_authors_and_commands_take_bounded_room() {
         let (trail, lines) = trail();
         let mut now = Instant::now();
@@ -343,7 +408,7 @@ mod tests {
             }
             now += WINDOW;
             trail.flush(now);
-            assert!(lines.borrow().len() <= (round + 1) * (LINES + COUNTED), "{round}");
+            assert!(lines.borrow().len() <= (round + 1) * 2 * (LINES + COUNTED), "{round}");
         }
         let all = trail.entries();
         assert!(all.len() <= DONE + REFUSED && all.iter().all(|e| e.words.len() < 500));
