@@ -1,6 +1,6 @@
 //! The server and its thread.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -235,7 +235,10 @@ fn connections(
                     let place = match places.take(&who) {
                         Ok(place) => place,
                         Err(why) => {
-                            let _ = stream.try_write(&who::farewell(who::ENHANCE_YOUR_CALM, &why));
+                            // Not by `try_write`, for which a new stream is not yet ready.
+                            if let Ok(mut stream) = stream.into_std() {
+                                let _ = stream.write_all(&who::farewell(who::ENHANCE_YOUR_CALM, &why));
+                            }
                             lines.warn(format!("API: refused a connection: {why}"));
                             continue;
                         }
