@@ -522,10 +522,6 @@ fn command(op: &Op) -> Option<String> {
         Op::CreateTap { name, config } => return tap(name, config),
         Op::CreateHost { name, config } => return host(name, config),
         Op::CreatePcap { name, config } => pcap(name, config),
-        Op::NameTable { table, name } => {
-            let name = name.as_deref().map_or(String::new(), |n| format!(" {}", quote(n)));
-            format!("{} table add {}{name}", family(table.v6), table.id)
-        }
         _ => return None,
     })
 }

@@ -6,7 +6,7 @@ use crate::router::{
     Device, DeviceControl, FloodClass, Kind, NewVirtual, Op, OpError, Part, PartOp, Router, Start,
     VirtualKind,
 };
-use command::Command;
+use command::{Command, quote};
 use drivers::vhost::{self, Config, Drops, Event, Hub, Link, Peer, Place, Senders};
 use graph::TxQueue;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -129,6 +129,26 @@ impl PartOp for VhostOp {
 
     fn turned(&self, _: &Self) -> Option<Op> {
         None
+    }
+
+    fn command(&self) -> Option<String> {
+        let VhostOp::Create { number, config: c } = self;
+        let mut make = format!("create vhost-user socket {}", quote(&c.socket.to_string()));
+        if c.role == Role::Server {
+            make += " server";
+        }
+        if c.mask != u64::MAX {
+            make += &format!(" feature-mask {:#x}", c.mask);
+        }
+        make += &format!(" renumber {number}");
+        for (word, is) in
+            [("disable_mrg_rxbuf", !c.mergeable), ("disable_indirect_desc", !c.indirect), ("gso", c.gso)]
+        {
+            if is {
+                make += &format!(" {word}");
+            }
+        }
+        Some(make)
     }
 
     fn exclusive(&self) -> Option<String> {
@@ -311,5 +331,29 @@ impl Part for Vhost {
         if stuck || s.hub.as_ref().and_then(Hub::deadline).is_some_and(due) {
             work(router);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_an_interface_is_a_command() {
+        let usual = Config::new(Place::parse("/run/vm 1.sock").unwrap());
+        let command = |config| VhostOp::Create { number: 7, config }.command().unwrap();
+        assert_eq!(command(usual), "create vhost-user socket \"/run/vm 1.sock\" renumber 7");
+        let other = Config {
+            role: Role::Server,
+            mask: 0x1f,
+            mergeable: false,
+            indirect: false,
+            gso: true,
+            ..Config::new(Place::parse("@vm").unwrap())
+        };
+        assert_eq!(
+            command(other),
+            "create vhost-user socket @vm server feature-mask 0x1f renumber 7 disable_mrg_rxbuf disable_indirect_desc gso"
+        );
     }
 }
