@@ -244,16 +244,20 @@ impl<C> Registry<C> {
     /// A line as others than who gave it may see it: without the secrets that it tells. Of one that cannot be read, and may tell
     /// some, the first word is left.
     pub fn shown<'l>(&self, line: &'l str) -> Cow<'l, str> {
-        let first = line.split_whitespace().next().unwrap_or_default();
-        if !self.secretive.iter().any(|word| word.starts_with(first)) {
+        let tokens = lex(line).tokens;
+        let said = tokens.first().map_or("", |token| token.text.as_str());
+        if !self.secretive.iter().any(|word| word.starts_with(said)) {
             return line.into();
         }
+        let first = line.split_whitespace().next().unwrap_or_default();
         let unreadable = || format!("{first} ...").into();
         match self.check(line) {
             Ok(Parsed::Command(index, args)) => {
                 let Some(command) = self.commands.get(index) else { return unreadable() };
-                let names = command.secrets.iter().filter(|(_, is)| is(line)).map(|(name, _)| name.as_str());
-                let names: Vec<&str> = names.collect();
+                // Quotes within a word may part what tells it.
+                let words = tokens.iter().map(|token| token.text.as_str()).collect::<Vec<_>>().join(" ");
+                let secret = command.secrets.iter().filter(|(_, is)| is(line) || is(&words));
+                let names: Vec<&str> = secret.map(|(name, _)| name.as_str()).collect();
                 let mut spans = vec![];
                 args.spans(&names, &mut spans);
                 spans.sort_by_key(|s: &Range<usize>| s.start);
@@ -261,8 +265,8 @@ impl<C> Registry<C> {
                 spans.into_iter().rev().for_each(|span| out.replace_range(span, HIDDEN));
                 out.into()
             }
-            Ok(_) => line.into(),
-            Err(_) => unreadable(),
+            Ok(Parsed::Blank) => line.into(),
+            Ok(Parsed::Help(_)) | Err(_) => unreadable(),
         }
     }
 

@@ -540,3 +540,24 @@ mod foreign {
         assert_eq!(registry().complete("rib | include x | ex", 20, &()).candidates.len(), 1);
     }
 }
+
+#[test]
+fn secrets_are_not_shown_however_their_line_is_written() {
+    let tells = |line: &str| line.contains(".secret");
+    let set = Command::write("configuration set <place:string> <value:string>", "Change", count)
+        .secret_where("value", tells);
+    let registry = Registry::new(vec![set, Command::read("show version", "Look", count)]).unwrap();
+    for (line, shown) in [
+        ("configuration set a.mtu 1500", "configuration set a.mtu 1500"),
+        ("configuration set a.secret s3cr3t", "configuration set a.secret (hidden)"),
+        ("configuration set a.sec\"\"ret s3cr3t", "configuration set a.sec\"\"ret (hidden)"),
+        ("conf set a.secret s3cr3t", "conf set a.secret (hidden)"),
+        ("configuration set a.secret s3cr3t ?", "configuration ..."),
+        ("configuration set a.secret s3cr3t more", "configuration ..."),
+        ("\"configuration\" set a.secret s3cr3t", "\"configuration\" ..."),
+        ("# configuration", "# configuration"),
+        ("show version ?", "show version ?"),
+    ] {
+        assert_eq!(registry.shown(line), shown);
+    }
+}

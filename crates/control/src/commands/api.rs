@@ -71,7 +71,7 @@ pub(super) fn commands() -> [Command<App>; 2] {
         Command::read("show api", "Where programs reach the router", show)
             .details(
                 "Each path and address of the API, and why nobody gets in there, where that is so: its files do not fit together, \
-                 which is looked at again when they change, or the address is taken.",
+                 which is looked at again when somebody connects, or the address is taken.",
             )
             .example("show api"),
         Command::read("show api clients", "How many connections each client of the API has", clients)

@@ -195,10 +195,14 @@ impl Desk {
         let held = self.changes.places.take(caller).await?;
         let with_routes = place.elements().first().is_none_or(|first| first == "routes");
         let (mut base, version) = self.base(with_routes).await?;
-        if are_hidden_from(caller) {
-            base.hide();
-        }
-        let json = net::background::run(move || base.get(&place)).await.map_err(CommandError::new)??;
+        let hide = are_hidden_from(caller);
+        let read = move || {
+            if hide {
+                base.hide();
+            }
+            base.get(&place)
+        };
+        let json = net::background::run(read).await.map_err(CommandError::new)??;
         Ok(held.hold(Got { json, version }))
     }
 }

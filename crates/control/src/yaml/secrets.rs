@@ -107,6 +107,7 @@ pub(crate) fn without(text: &str) -> Result<Cow<'_, str>, String> {
     // Of something with a name of YAML's own the place may come twice.
     spans.sort_by_key(|s| s.start);
     spans.dedup();
+    graph::memory::check(text.len()).map_err(|e| e.to_string())?;
     let (mut out, mut at) = (String::with_capacity(text.len()), 0);
     for Range { start, end } in spans {
         out.push_str(text.get(at..start).ok_or("places are not as they should be")?);

@@ -5,6 +5,7 @@ use super::region;
 use super::ring;
 use crate::place::Place;
 use packet::MacAddr;
+use std::fmt;
 
 /// Most rings of a direction.
 pub const MOST_RINGS: usize = 64;
@@ -20,7 +21,7 @@ pub enum Role {
 }
 
 /// An interface.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Config {
     /// The socket.
     pub socket: Place,
@@ -40,6 +41,24 @@ pub struct Config {
     pub slots: u32,
     /// Bytes of a buffer, where it is the slave.
     pub buffer: u32,
+}
+
+/// Without the secret: it may come into the log.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Config { socket, id, role, mode, secret, rx_queues, tx_queues, slots, buffer } = self;
+        f.debug_struct("Config")
+            .field("socket", socket)
+            .field("id", id)
+            .field("role", role)
+            .field("mode", mode)
+            .field("secret", &secret.as_ref().map(|_| "(hidden)"))
+            .field("rx_queues", rx_queues)
+            .field("tx_queues", tx_queues)
+            .field("slots", slots)
+            .field("buffer", buffer)
+            .finish()
+    }
 }
 
 impl Config {

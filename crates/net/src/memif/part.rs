@@ -12,6 +12,7 @@ use graph::{TxCaps, TxQueue};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -45,12 +46,20 @@ pub enum MemifOp {
 }
 
 /// A socket as the operator has named it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Socket {
     /// Where it is.
     pub place: Place,
     /// The secret of interfaces on it that have none of their own.
     pub secret: Option<String>,
+}
+
+/// Without the secret: it may come into the log.
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secret = self.secret.as_ref().map(|_| HIDDEN);
+        f.debug_struct("Socket").field("place", &self.place).field("secret", &secret).finish()
+    }
 }
 
 /// Of an interface.
@@ -410,6 +419,23 @@ impl Part for Memif {
         }
         if stuck || s.hub.as_ref().and_then(Hub::deadline).is_some_and(due) {
             work(router);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_the_log_tell_no_secret() {
+        let (place, secret) = (Place::parse("@lab").unwrap(), Some("s3cr3t".to_owned()));
+        let config = Config { secret: secret.clone(), ..Config::new(place.clone(), 7) };
+        let make = MemifOp::Create { socket: 1, config };
+        let name = MemifOp::Socket { number: 1, socket: Some(Socket { place, secret }) };
+        for op in [make, name] {
+            let words = format!("{op:?}");
+            assert!(words.contains(HIDDEN) && words.contains("@lab") && !words.contains("s3cr3t"), "{words}");
         }
     }
 }
