@@ -408,7 +408,7 @@ async fn prepare(
     let Some(folder) = desk.changes.folder.clone() else { return Ok((plan, wanted, None, None)) };
     let (kind, source) = (order.kind, order.from.name());
     let (comment, confirm) = (order.comment.clone(), order.confirm.map(|t| t.as_secs()));
-    let edited = order.from.is_edited();
+    let (edited, commands) = (order.from.is_edited(), desk.changes.trail.unsaved());
     background(move || {
         let last = || {
             let number = folder.numbers().ok()?.first().copied()?;
@@ -424,6 +424,10 @@ async fn prepare(
         };
         let mut header = header(kind, source, author, comment, &plan);
         header.confirm = confirm.filter(|_| plan.visible().next().is_some());
+        // It keeps what they made. Others may come before it is confirmed.
+        if edited && header.confirm.is_none() {
+            header.commands = commands;
+        }
         let prepared = folder.prepare(header, kept.as_deref().unwrap_or_else(|| text.get()))?;
         Ok((plan, wanted, Some(prepared), told))
     })
@@ -519,6 +523,10 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
         }
         desk.changes.brought.replace(Some(brought));
         desk.changes.set_next(next);
+        if order.exact {
+            // What commands made is kept by it, or gone.
+            desk.changes.trail.saved();
+        }
         let kept = kept_as(number);
         text += &kept;
         if steps != 0 || number.is_some() {
