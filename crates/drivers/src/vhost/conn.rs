@@ -65,6 +65,8 @@ pub(super) struct Conn {
     vrings: Vec<(Vring, Slot)>,
     pub shared: Arc<Shared>,
     input: Input,
+    /// A whole message has come.
+    pub heard: bool,
     /// Grows with what queues that stand cannot follow.
     generation: u64,
 }
@@ -98,6 +100,7 @@ impl Conn {
             vrings: (0..2 * MOST_PAIRS).map(slot).collect(),
             shared,
             input: Input::default(),
+            heard: false,
             generation: 0,
         }
     }
@@ -180,6 +183,7 @@ impl Conn {
         let head = Head::parse(head)?;
         if self.input.bytes.len() == message::HEADER + head.size {
             let Input { bytes, files } = std::mem::take(&mut self.input);
+            self.heard = true;
             self.take(head, Message::parse(head.request, &bytes[message::HEADER..])?, files)?;
         }
         Ok(true)
@@ -239,7 +243,13 @@ impl Conn {
                 }
             }
             Message::SetProtocolFeatures(features) => self.protocol = features & protocol::ALL,
-            Message::ResetOwner => (0..self.vrings.len()).for_each(|n| self.stop(n)),
+            Message::ResetOwner => {
+                (0..self.vrings.len()).for_each(|n| self.stop(n));
+                // Nothing starts again before it is said anew.
+                for (v, _) in &mut self.vrings {
+                    (v.kick, v.kicked, v.enabled) = (None, false, false);
+                }
+            }
             Message::SetMemTable(regions) => self.set_memory(&regions, files)?,
             Message::SetVringNum { index, num } => self.describe(index, |v| v.place.size = num)?,
             Message::SetVringAddr { index, log, desc, used, avail } => {

@@ -105,12 +105,13 @@ fn install() -> io::Result<()> {
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel gives a valid `info` to handlers with SA_SIGINFO.
     let (address, by_kernel) = unsafe { ((*info).si_addr() as usize, (*info).si_code > 0) };
-    let holds = |e: &&Entry| {
-        let len = e.len.load(Ordering::Acquire);
-        address.wrapping_sub(e.base.load(Ordering::Acquire)) < len
-    };
-    if by_kernel && let Some(e) = TABLE.iter().find(holds) {
+    let holds = |e: &'static Entry| {
         let (base, len) = (e.base.load(Ordering::Acquire), e.len.load(Ordering::Acquire));
+        // Another thread may free the entry and take it anew meanwhile: both are of one mapping where the first is as it was.
+        let is_one = e.base.load(Ordering::Acquire) == base;
+        (is_one && address.wrapping_sub(base) < len).then_some((e, base, len))
+    };
+    if by_kernel && let Some((e, base, len)) = TABLE.iter().find_map(holds) {
         // SAFETY: the range is a mapping of its owner's, which has no references into it, and stays one. errno is kept.
         unsafe {
             let errno = *libc::__errno_location();

@@ -18,6 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long a client waits before it connects anew, milliseconds.
 const RETRY: u64 = 500;
+/// How long a connection that says nothing keeps others away, milliseconds.
+const SILENCE: u64 = 3000;
+/// Most lines for the log about an interface in this time, milliseconds.
+const LINES: u32 = 10;
+const LINES_TIME: u64 = 10_000;
 /// Events of one turn, and messages of a connection in it.
 const EVENTS: usize = 32;
 const MESSAGES: usize = 64;
@@ -75,12 +80,16 @@ struct Port {
     up: bool,
     listener: Option<Listening>,
     conn: Option<(u64, Conn)>,
+    /// When that came, milliseconds.
+    joined: u64,
     /// What the queues were made of that were given away.
     standing: Option<Standing>,
     /// When a client connects next, milliseconds.
     retry: u64,
     /// What was said last of its failures: it is not said twice.
     told: Option<String>,
+    /// When lines were last counted from none, milliseconds, and how many there are since.
+    lines: (u64, u32),
     drops: Arc<Drops>,
 }
 
@@ -89,6 +98,8 @@ pub struct Hub {
     epoll: OwnedFd,
     alarm: Arc<OwnedFd>,
     next: u64,
+    /// The time that was given last, milliseconds.
+    now: u64,
     ports: BTreeMap<u32, Port>,
     /// Whose descriptor a token of epoll stands for.
     tokens: BTreeMap<u64, u32>,
@@ -117,7 +128,7 @@ impl Hub {
         let alarm = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         epoll::add(&epoll, &*alarm, epoll::EventData::new_u64(ALARM), epoll::EventFlags::IN)?;
         let (ports, tokens) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Hub { epoll, alarm, next: ALARM + 1, ports, tokens, events: vec![] })
+        Ok(Hub { epoll, alarm, next: ALARM + 1, now: 0, ports, tokens, events: vec![] })
     }
 
     fn watch(&mut self, fd: impl AsFd, interface: u32) -> io::Result<u64> {
@@ -160,9 +171,11 @@ impl Hub {
             up: false,
             listener,
             conn: None,
+            joined: 0,
             standing: None,
             retry: 0,
             told: None,
+            lines: (0, 0),
             drops: Arc::new(Drops::default()),
         };
         self.ports.insert(interface, port);
@@ -196,7 +209,7 @@ impl Hub {
 
     /// Ends the connection of an interface.
     pub fn close(&mut self, interface: u32, why: &str) {
-        self.end(interface, why.to_owned(), 0);
+        self.end(interface, why.to_owned(), self.now);
     }
 
     /// How an interface stands, and with whom.
@@ -222,6 +235,7 @@ impl Hub {
 
     /// Does what there is to do at this time; answers what happened, and whether more waits.
     pub fn work(&mut self, now: u64) -> (Vec<Event>, bool) {
+        self.now = now;
         let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let ready: Vec<u64> = match epoll::wait(&self.epoll, &mut events, Some(&at_once)) {
@@ -285,13 +299,17 @@ impl Hub {
         let Some(port) = self.ports.get(&interface) else { return false };
         let Some(Ok(fd)) = port.listener.as_ref().map(Listening::accept) else { return false };
         if let Some((_, conn)) = &port.conn {
-            // One that is dead, of which was not read yet, gives way.
-            if !conn.is_hung_up() {
+            // One that is dead, of which was not read yet, gives way, and one that never said anything.
+            let why = if conn.is_hung_up() {
+                "the other side has closed it".to_owned()
+            } else if !conn.heard && now >= port.joined + SILENCE {
+                format!("it has said nothing for {} seconds, another takes its place", SILENCE / 1000)
+            } else {
                 let text = format!("a second connection to the socket {} is refused", port.config.socket);
                 self.say(interface, text);
                 return true;
-            }
-            self.end(interface, "the other side has closed it".into(), now);
+            };
+            self.end(interface, why, now);
         }
         self.join(interface, fd);
         true
@@ -324,6 +342,7 @@ impl Hub {
             drops: Arc::clone(&port.drops),
         });
         port.conn = Some((token, Conn::new(fd, port.config.features(), shared)));
+        port.joined = self.now;
     }
 
     /// The connection of an interface is over.
@@ -358,9 +377,8 @@ impl Hub {
         let (mut rx, mut to): (Vec<Box<dyn RxQueue>>, _) = (vec![], vec![]);
         for p in pairs {
             let (sends, slot, kick) = conn.pair(p);
-            // What came before this side looked.
-            kick.iter().for_each(|kick| kick.ring());
             let shared = Arc::clone(&conn.shared);
+            // What came before this side looked needs no kick: a worker asks what waits before it sleeps.
             rx.push(Box::new(VhostRx { slot, kick, interface, armed: Cell::new(true), shared }));
             to.push(sends);
         }
@@ -376,11 +394,22 @@ impl Hub {
         self.events.push(Event::Up { interface, link: Link { rx, tx }, words });
     }
 
-    /// Says something of an interface, once.
+    /// Says something of an interface, once, and not more than the log can bear.
     fn say(&mut self, interface: u32, text: String) {
         let Some(port) = self.ports.get_mut(&interface) else { return };
-        if port.told.as_ref() != Some(&text) {
-            port.told = Some(text.clone());
+        if port.told.as_ref() == Some(&text) {
+            return;
+        }
+        port.told = Some(text.clone());
+        if self.now >= port.lines.0 + LINES_TIME {
+            let (_, had) = std::mem::replace(&mut port.lines, (self.now, 0));
+            if had > LINES {
+                let text = format!("{} lines more about it were left out", had - LINES);
+                self.events.push(Event::Say { interface, text });
+            }
+        }
+        port.lines.1 = port.lines.1.saturating_add(1);
+        if port.lines.1 <= LINES {
             self.events.push(Event::Say { interface, text });
         }
     }

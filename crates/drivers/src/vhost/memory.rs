@@ -6,7 +6,7 @@
 
 use super::fault::Guard;
 use super::message::Region;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
@@ -56,6 +56,9 @@ impl Part {
         let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), mapped, rw, flags, fd, from) }
             .map_err(|e| format!("it cannot be mapped: {e}"))?
             .cast::<u8>();
+        // What a guest keeps to itself is nothing for core dumps; where Linux refuses that, it maps all the same.
+        // SAFETY: the mapping was just made with this length, and the advice changes no byte of it.
+        let _ = unsafe { rustix::mm::madvise(base.cast(), mapped, Advice::LinuxDontDump) };
         // SAFETY: within the mapping.
         let first = unsafe { base.add((r.offset - from) as usize) };
         let mut part = Part { guest: r.guest, user: r.user, size: r.size, first, base, mapped, guard: None };

@@ -138,7 +138,7 @@ impl Sender {
                     }
                 }
             }
-            if report.packets != 0 {
+            if report.packets != 0 || ring.owes {
                 ring.submit();
             }
         });

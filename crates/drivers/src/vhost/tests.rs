@@ -481,6 +481,58 @@ fn a_frame_longer_than_the_buffers_is_refused_and_harms_no_other() {
     assert_eq!(guest.received(0)[0].1, frame(1200, 2));
 }
 
+#[test]
+fn a_poll_takes_no_more_bad_chains_than_it_could_take_packets() {
+    let (mut back, mut guest) = both(USUAL, 2);
+    let pool = pool();
+    let mut b = pool.buffers();
+    // For this side to write into: nothing that a driver transmits.
+    for _ in 0..20 {
+        guest.offer(1, &[(FAR, 100)], true, false);
+    }
+    let mut v = Vector::boxed();
+    while v.room() != 6 {
+        assert!(v.push(b.alloc_bytes(&frame(60, 0)).unwrap()).is_ok());
+    }
+    for _ in 0..2 {
+        assert_eq!(back.queues.as_mut().unwrap().0[0].poll(&mut b, 0, &mut v), 0);
+        assert_eq!(guest.used(1).len(), 6);
+    }
+    assert_eq!(drops(&back.hub.drops(1).unwrap())[1], ("bad-descriptor", 12));
+    let all: Vec<Desc> = v.take().as_mut_slice().iter_mut().map(Desc::take).collect();
+    all.into_iter().for_each(|d| b.free(d));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn an_empty_buffer_to_receive_into_ends_the_connection() {
+    let (mut back, mut guest) = both(USUAL, 2);
+    let pool = pool();
+    let mut b = pool.buffers();
+    guest.post(0, 1, &[1000, 0, 1000], false);
+    let report = back.send(&mut b, 0, &[frame(1500, 1)]);
+    assert_eq!((report.packets, report.no_link), (0, 1));
+    back.go();
+    let why = "a queue makes no sense: the other side has written what cannot be";
+    assert_eq!((back.state(), back.said.last().unwrap().as_str()), (State::Waiting, why));
+}
+
+#[test]
+fn a_queue_that_starts_wakes_the_driver_once_whatever_it_wants() {
+    let (mut back, guest) = both(USUAL & !f::EVENT_IDX, 2);
+    let pool = pool();
+    let mut b = pool.buffers();
+    for ring in &guest.rings[..2] {
+        guest.put(ring.at + 4096, &1u16.to_ne_bytes());
+        is_rung(&ring.call);
+    }
+    for first in [true, false] {
+        assert!(back.take(&mut b, 0).is_empty());
+        assert_eq!(back.send(&mut b, 0, &[frame(60, 1)]).full, 1);
+        assert_eq!([0, 1].map(|n: usize| is_rung(&guest.rings[n].call)), [first; 2]);
+    }
+}
+
 /// A TCP segment over IPv4 whose checksum is partial.
 fn tcp(len: usize) -> Vec<u8> {
     let mut p = frame(len, 3);
@@ -686,6 +738,43 @@ fn a_second_connection_waits_for_the_end_of_the_first() {
     back.go();
     back.go();
     assert_eq!(back.state(), State::Running);
+}
+
+#[test]
+fn a_connection_that_says_nothing_gives_way() {
+    let place = place();
+    let mut back = Back::new(server(&place));
+    let first = Guest::connect(&place, USUAL);
+    back.go();
+    back.now += 2000;
+    let second = Guest::connect(&place, USUAL);
+    back.go();
+    assert!(back.said.last().unwrap().starts_with("a second connection"), "{:?}", back.said);
+    back.now += 1000;
+    let third = Guest::connect(&place, USUAL);
+    third.start(2);
+    back.go();
+    assert_eq!(back.state(), State::Running, "{:?}", back.said);
+    drop((first, second));
+}
+
+#[test]
+fn a_flood_of_lines_is_cut() {
+    let place = place();
+    let mut back = Back::new(server(&place));
+    let flood = |back: &mut Back| {
+        for n in 0..30u32 {
+            let guest = Guest::connect(&place, USUAL);
+            guest.say(100 + n, &[]);
+            back.go();
+        }
+    };
+    flood(&mut back);
+    assert_eq!(back.said.len(), 10, "{:?}", back.said);
+    back.now += 10_000;
+    flood(&mut back);
+    assert_eq!(back.said.len(), 21, "{:?}", back.said);
+    assert_eq!(back.said[10], "20 lines more about it were left out");
 }
 
 #[test]
