@@ -110,8 +110,10 @@ pub(super) fn same(a: &Node<'_>, b: &Node<'_>, lenient: bool) -> bool {
     match (&a.value, &b.value) {
         (Value::Map(x), Value::Map(y)) => {
             x.len() == y.len()
-                && x.iter().all(|(key, value)| {
-                    let at = y.iter().find(|(k, _)| name(k).is_some() && name(k) == name(key));
+                && x.iter().enumerate().all(|(n, (key, value))| {
+                    let is = |(k, _): &&(Node<'_>, Node<'_>)| name(k).is_some() && name(k) == name(key);
+                    // Most stand in the same order.
+                    let at = y.get(n).filter(is).or_else(|| y.iter().find(is));
                     at.is_some_and(|(_, v)| same(value, v, lenient))
                 })
         }

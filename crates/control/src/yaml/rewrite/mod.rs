@@ -193,6 +193,8 @@ impl<'t> Editor<'t, '_> {
             moved.insert(name(key).ok_or(Cannot)?, text);
             self.edits.push(Edit { from: span.lead, to: span.end, text: String::new() });
         }
+        // In front of what stands behind a dash there is no line.
+        let begins = old.first().is_none_or(|(key, _)| self.old.begins_at(key.place));
         let mut after = None;
         for pair in new {
             let text = name(&pair.0).ok_or(Cannot)?;
@@ -215,6 +217,9 @@ impl<'t> Editor<'t, '_> {
                     self.new.taken(&lines, from, indent, None).ok_or(Cannot)?
                 }
             };
+            if after.is_none() && self.scope.ordered && !begins {
+                return Err(Cannot);
+            }
             let at = place_behind(&spans, after, self.scope.ordered).ok_or(Cannot)?;
             self.edits.push(Edit { from: at, to: at, text });
         }
@@ -400,6 +405,23 @@ impl<'t> Editor<'t, '_> {
         free.extend(fits.into_values().flatten());
         free.sort_unstable();
         let mut changed: HashMap<usize, usize> = HashMap::new();
+        // What is about a prefix becomes what the first of that prefix is now; the rest is compared each with each.
+        let mut about: HashMap<IpNet, VecDeque<usize>> = HashMap::new();
+        for m in &free {
+            if let Some(net) = new.get(*m).and_then(prefix) {
+                about.entry(net).or_default().push_back(*m);
+            }
+        }
+        loose.retain(|n| {
+            let net = old.get(*n).and_then(prefix);
+            let found = net.and_then(|net| about.get_mut(&net)?.pop_front());
+            if let Some(m) = found {
+                was.insert(m, *n);
+                changed.insert(*n, m);
+            }
+            found.is_none()
+        });
+        free.retain(|m| !was.contains_key(m));
         if loose.len() * free.len() <= COMPARED {
             for n in &loose {
                 let best = |m: &&usize| old.get(*n).zip(new.get(**m)).map_or(0, |(a, b)| score(a, b));
@@ -408,10 +430,12 @@ impl<'t> Editor<'t, '_> {
                 if best(&&m) != 0 {
                     was.insert(m, *n);
                     changed.insert(*n, m);
-                    if let Some(slot) = becomes.get_mut(*n) {
-                        *slot = Some(m);
-                    }
                 }
+            }
+        }
+        for (n, m) in &changed {
+            if let Some(slot) = becomes.get_mut(*n) {
+                *slot = Some(*m);
             }
         }
         // Items whose order is another are moved.

@@ -373,6 +373,21 @@ fn long_tables_are_copied() {
 }
 
 #[test]
+fn many_routes_keep_their_comments() {
+    let table = |comment: &str, via: &str| {
+        let line = |n: u32| {
+            let above = if comment.is_empty() { String::new() } else { format!("  # {comment} {n}\n") };
+            format!("{above}  - 10.{}.{}.0/24 via {via}\n", n / 256, n % 256)
+        };
+        format!("routes:\n{}", (0..300).map(line).collect::<String>())
+    };
+    let prefix = |n: u32| format!("10.{}.{}.0/24", n / 256, n % 256).parse().unwrap();
+    let scope = Scope { prefixes: (0..300).map(prefix).collect(), ..Scope::default() };
+    let (old, new) = (table("of", "10.0.0.2"), table("", "10.0.0.3"));
+    assert_eq!(rewrite(&old, &new, &scope).unwrap(), table("of", "10.0.0.3"));
+}
+
+#[test]
 fn texts_that_are_not_edited() {
     for old in ["a: 1\rb: 2\n", "[a", "- a\n", "\u{feff}a: 1\n"] {
         assert_eq!(rewrite(old, "a: 2\n", &everything(false)), None, "{old:?}");
