@@ -8,8 +8,11 @@ use std::collections::HashSet;
 /// Texts that are longer are edited in two ways at most: each takes as long as it takes to load them.
 const LONG: usize = 4 << 20;
 
+/// Bytes that editing takes for each byte of both texts, about.
+const GROWTH: usize = 12;
+
 /// What is told where a text could not be edited.
-const ANEW: &str =
+pub(super) const ANEW: &str =
     "it was written anew: comments and order of the document before stay with that one in the history";
 /// The same where it was, in some sections.
 const SECTIONS: &str = "sections that differ were written anew, without the comments within them";
@@ -18,6 +21,8 @@ const SECTIONS: &str = "sections that differ were written anew, without the comm
 /// `None`: it cannot be edited. Every edited text is read back, and counts only when it becomes the same objects. Takes as long as
 /// loading the document some times: not for the control thread.
 pub(super) fn edited(last: &Wanted, new: &str, target: &Side) -> Option<(String, Option<&'static str>)> {
+    // Both texts are there as trees, with what was edited, and that is loaded.
+    graph::memory::check(GROWTH * (last.text.get().len() + new.len())).ok()?;
     let settings = settings_of(new)?;
     let plan = engine::plan(&last.side, target).ok()?;
     let same_settings = last.settings == settings;
@@ -46,7 +51,8 @@ pub(super) fn edited(last: &Wanted, new: &str, target: &Side) -> Option<(String,
     let by_sections = Scope { sections: true, ..in_order.clone() };
     let ways = [(gently, None), (exactly, None), (in_order, None), (by_sections, Some(SECTIONS))];
     let long = last.text.get().len().max(new.len()) > LONG;
-    let tried = ways.into_iter().enumerate().filter(|(n, _)| !long || n % 2 == 0);
+    // The gentlest way, and that which finds an end where others do not.
+    let tried = ways.into_iter().enumerate().filter(|(n, _)| !long || matches!(n, 0 | 3));
     tried.map(|(_, way)| way).find_map(|(scope, told)| {
         let text = rewrite(last.text.get(), new, &scope)?;
         says(&text, target, last, new).then_some((text, told))
@@ -85,13 +91,12 @@ pub(super) fn of_changes(
     new: &str,
     target: &Side,
 ) -> (Option<String>, Option<&'static str>) {
-    let last = || {
-        let number = folder.numbers().ok()?.first().copied()?;
-        From::Kept(std::sync::Arc::clone(folder), number).load().ok()
-    };
-    match last() {
+    let number = folder.numbers().ok().and_then(|all| all.first().copied());
+    match number.map(|n| From::Kept(std::sync::Arc::clone(folder), n).load()) {
         None => (None, None),
-        Some(last) => match edited(&last, new, target) {
+        // There is one, of which nothing can be kept.
+        Some(Err(_)) => (None, Some(ANEW)),
+        Some(Ok(last)) => match edited(&last, new, target) {
             Some((text, told)) => (Some(text), told),
             None => (None, anew(&last)),
         },

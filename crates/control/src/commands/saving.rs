@@ -13,6 +13,9 @@ use net::router::Router;
 use serde_json::json;
 use std::sync::Arc;
 
+/// How often what runs is read anew because it has changed between its readings.
+const TRIES: u32 = 20;
+
 pub(super) fn command() -> Command<App> {
     Command::write("configuration save [comment <comment:string>]", "Keep what runs for the next start", save)
         .alias("save [comment <comment:string>]")
@@ -68,13 +71,24 @@ pub(super) async fn saved(
     let (folder, author) = (desk.changes.folder()?, who(caller).await);
     let (who_saves, told_of) = (author.clone(), comment.clone());
     let begin = |router: &Router| Ok(Written::of(router));
-    let (Written { text, .. }, _) = desk.read_whole(false, &desk.next_settings(), begin).await?;
-    let running = desk.running().await?;
+    // Both readings are of one state.
+    let mut tries = 0;
+    let (text, running) = loop {
+        let (read, version) = desk.read_whole(false, &desk.next_settings(), begin).await?;
+        let running = desk.running().await?;
+        if desk.version()? == version {
+            break (read.text, running);
+        }
+        tries += 1;
+        if tries > TRIES {
+            return Err(CommandError::conflict("the configuration was changed while it was read: ask again"));
+        }
+    };
     let (by, commands) = (words(&author), desk.changes.trail.unsaved());
     let kept = background(move || {
-        let last = folder.numbers()?.first().copied();
+        let newest = folder.numbers()?.first().copied();
         // What cannot be read is no reason not to keep what runs.
-        let last = last
+        let last = newest
             .and_then(|n| Some((n, folder.header(n).ok()?, From::Kept(Arc::clone(&folder), n).load().ok()?)));
         let side = last.as_ref().map(|(_, _, wanted)| &wanted.side);
         let plan = engine::plan(side.unwrap_or(&Side::default()), &running)?;
@@ -86,7 +100,8 @@ pub(super) async fn saved(
             return Ok((*number, false, None, brought));
         }
         let (text, told) = match last.as_ref().map(|(_, _, last)| last) {
-            None => (text, None),
+            // There may be one of which nothing can be kept.
+            None => (text, newest.map(|_| keeping::ANEW)),
             Some(last) => match keeping::edited(last, &text, &running) {
                 None => (text, keeping::anew(last)),
                 Some(edited) => edited,
