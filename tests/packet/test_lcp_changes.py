@@ -79,10 +79,16 @@ def untouched(pairs, was):
 
 def test_a_refused_change_leaves_devices_alone(pairs):
     was = busy(pairs)
+    # One of the operator's in a prefix of Linux's goes and comes with that.
+    pairs.ctl("set ip neighbor left 10.91.0.9 02:00:00:00:00:99")
+    runs = pairs.ctl("show configuration")
+    assert "10.91.0.9" in runs
     pairs.ip("link add zz type veth peer name zzz")
     done = pairs.apply(lambda new: new["interfaces"]["left"].update(lcp="zz"))
     assert done.returncode == 1 and "taken" in done.stderr + done.stdout, done
     untouched(pairs, was)
+    assert pairs.ctl("show configuration") == runs
+    pairs.ctl("set ip neighbor del left 10.91.0.9")
 
     def moved(new):
         bridged(new)

@@ -158,12 +158,17 @@ impl Told<'_> {
         let Some(i) = self.interface() else { return BTreeSet::new() };
         let far = seen.addresses.iter().filter(|n| !is_link_local(n) && !was.addresses.contains(n)).copied();
         // One that stands alone in Linux (/32, /128) is one more of the prefix that the interface has around it: VRRP's are.
-        let others = || i.operators_addresses().chain(seen.addresses.iter().copied());
+        let others = i.operators_addresses().chain(seen.addresses.iter().copied());
+        let others: BTreeSet<IpNet> = others.filter(|o| !is_link_local(o)).map(|o| o.trunc()).collect();
+        let lengths: BTreeSet<u8> = others.iter().map(IpNet::prefix_len).collect();
         let within = |n: IpNet| {
-            let around = |o: &IpNet| o.prefix_len() < n.prefix_len() && o.contains(&n.addr());
-            let around = others().filter(|o| !is_link_local(o) && around(o)).max_by_key(IpNet::prefix_len);
-            let alone = n.prefix_len() == n.max_prefix_len();
-            around.filter(|_| alone).and_then(|o| IpNet::new(n.addr(), o.prefix_len()).ok()).unwrap_or(n)
+            if n.prefix_len() != n.max_prefix_len() {
+                return n;
+            }
+            // There may be many addresses, but few lengths.
+            let mut around = lengths.range(..n.prefix_len()).rev();
+            let with = |length: &u8| IpNet::new(n.addr(), *length).ok();
+            around.find_map(|length| with(length).filter(|o| others.contains(&o.trunc()))).unwrap_or(n)
         };
         let mut wanted: BTreeSet<IpNet> = far.map(within).collect();
         let operators: BTreeSet<IpNet> = i.operators_addresses().collect();

@@ -316,6 +316,9 @@ impl Router {
             }
             self.undo(vec![super::Step::Op(op)]);
         }
+        // Whoever has read what runs meanwhile has read what was refused.
+        self.changes += 1;
+        self.said += 1;
         self.companions_go(&[Some(id), self.aside.commit]);
         self.end_of_transaction();
         let id = self.aside.commit;

@@ -35,6 +35,14 @@ struct Going {
     memory: Option<Memory>,
 }
 
+/// Under what the queue of a device is kept: names of namespaces may have characters that descriptors' names may not.
+fn key(host: &str, netns: Option<&str>) -> String {
+    let Some(netns) = netns else { return host.to_owned() };
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
+    let one = |b: u8| if plain(&b) { char::from(b).to_string() } else { format!("%{b:02x}") };
+    format!("{host}@{}", netns.bytes().map(one).collect::<String>())
+}
+
 impl Router {
     /// Companions that are made from now on outlive the router. Those that bear this mark are taken over; their queues are asked of
     /// `keeper`, and given to it.
@@ -116,9 +124,10 @@ impl Router {
         self.free_name(&name)?;
         let config = TapConfig { mark: self.companions.mark.clone(), ..config };
         let linux = Left { name: config.host_name.clone(), netns: config.netns.clone() };
+        let key = key(&linux.name, linux.netns.as_deref());
         let (left, queue, memory) = match self.take_going(&linux) {
             Some((queue, memory)) => (Some(linux), queue, memory),
-            None => (None, self.companions.keeper.as_mut().and_then(|k| k.take(&config.host_name)), None),
+            None => (None, self.companions.keeper.as_mut().and_then(|k| k.take(&key)), None),
         };
         let origin = Op::CreateTap { name: name.clone(), config: config.clone() };
         let made = self.open_for(name.clone(), origin, Asks::Linux, refused, move |index, workers| {
@@ -159,7 +168,19 @@ impl Router {
                 self.companions.going.push(Going { commit, linux, closing, memory });
                 None
             }
-            _ => Some(closing),
+            (linux, _) => {
+                if let Some(linux) = linux.filter(|_| closing.deletes()) {
+                    self.forget_queue(&linux);
+                }
+                Some(closing)
+            }
+        }
+    }
+
+    /// A device goes for good: its queue is kept no longer.
+    fn forget_queue(&mut self, linux: &Left) {
+        if let Some(keeper) = &mut self.companions.keeper {
+            keeper.forget(&key(&linux.name, linux.netns.as_deref()));
         }
     }
 
@@ -190,7 +211,10 @@ impl Router {
         }
         let gone: Vec<Going> =
             self.companions.going.extract_if(.., |g| commits.contains(&Some(g.commit))).collect();
-        gone.into_iter().for_each(|g| self.close(g.closing));
+        for g in gone {
+            self.forget_queue(&g.linux);
+            self.close(g.closing);
+        }
     }
 
     /// The queue of a companion stays open when the router ends.
@@ -200,7 +224,7 @@ impl Router {
             return;
         };
         if let Some(queue) = i.device().and_then(DeviceControl::queue) {
-            keeper.keep(&config.host_name, queue);
+            keeper.keep(&key(&config.host_name, config.netns.as_deref()), queue);
         }
     }
 
@@ -213,9 +237,6 @@ impl Router {
         if lives_on && !left {
             i.remote.last = Some(Last::Delete);
             i.remote.memory = memory;
-            if let (Op::CreateTap { config, .. }, Some(keeper)) = (&i.origin, &mut self.companions.keeper) {
-                keeper.forget(&config.host_name);
-            }
         }
         self.remove_interface(index);
     }
@@ -256,5 +277,17 @@ impl Router {
     pub(crate) fn companion_ifindex(&self, index: u32) -> Option<u32> {
         let device = self.interface(index).filter(|i| i.companion)?.device()?;
         device.linux().map(|(_, ifindex)| ifindex).filter(|ifindex| *ifindex != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::key;
+
+    #[test]
+    fn queues_of_one_name_are_told_apart() {
+        assert_eq!(key("e0", None), "e0");
+        assert_eq!(key("e0", Some("lcp_1")), "e0@lcp_1");
+        assert_eq!(key("e0", Some("a:b,c=d%")), "e0@a%3ab%2cc%3dd%25");
     }
 }

@@ -2,6 +2,7 @@
 //! a dump writes it, and it comes back when Linux's goes. Whoever sets something last has it.
 
 use super::{IfState, Op, OpError, Router};
+use crate::neighbor::State;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::collections::BTreeSet;
@@ -28,6 +29,8 @@ pub struct Elsewhere {
 pub(crate) struct HadElsewhere {
     what: Elsewhere,
     ops: Vec<Op>,
+    /// Static neighbors of the operator's in prefixes of Linux's, which go with those.
+    operators: Vec<(IpAddr, MacAddr)>,
 }
 
 impl IfState {
@@ -106,11 +109,16 @@ impl Router {
             ops.extend(mac.map(|mac| Op::SetNeighbor { name: name(), address: *address, mac }));
             mac.is_some()
         });
-        HadElsewhere { what, ops }
+        let goes = |address: &IpAddr| {
+            !e.neighbors.contains(address) && e.addresses.iter().any(|net| net.contains(address))
+        };
+        let operators = self.static_neighbors(index).filter(|(address, _)| goes(address)).collect();
+        HadElsewhere { what, ops, operators }
     }
 
     /// An interface has that again. What cannot be is told in the log.
-    pub(crate) fn restore_elsewhere(&mut self, index: u32, HadElsewhere { mut what, ops }: HadElsewhere) {
+    pub(crate) fn restore_elsewhere(&mut self, index: u32, had: HadElsewhere) {
+        let HadElsewhere { mut what, ops, operators } = had;
         for op in ops {
             let again = op.clone();
             let Err(e) = self.with_companions(|r| r.apply(op)) else { continue };
@@ -124,9 +132,23 @@ impl Router {
             }
             self.note(true, e.message);
         }
+        for (address, mac) in operators {
+            // One that was set since stays.
+            let Some(i) = self.interface(index).filter(|_| !self.is_static_neighbor(index, address)) else {
+                continue;
+            };
+            let op = Op::SetNeighbor { name: i.name.clone(), address, mac };
+            if let Err(e) = self.with_companions(|r| r.apply(op)) {
+                self.note(true, e.message);
+            }
+        }
         if let Some(i) = self.interfaces.get_mut(index) {
             i.elsewhere = what;
         }
+    }
+
+    fn is_static_neighbor(&self, index: u32, address: IpAddr) -> bool {
+        self.neighbor(index, address).is_some_and(|n| n.state == State::Static)
     }
 
     /// Takes one thing out of what an interface has elsewhere; what is to be done, so that it has what the operator said again.
@@ -167,6 +189,34 @@ mod tests {
     use super::*;
     use crate::router::RouterConfig;
     use graph::{PoolConfig, PoolMemory};
+
+    #[test]
+    fn what_goes_with_linuxs_addresses_comes_back() {
+        let pool = PoolConfig { buffers: 1024, memory: PoolMemory::Normal };
+        let mut r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).unwrap();
+        let name = || String::from("loop0");
+        let net: IpNet = "10.1.0.1/24".parse().unwrap();
+        let neighbor = |text: &str, n: u8| {
+            let mac = MacAddr([2, 0, 0, 0, 0, n]);
+            Op::SetNeighbor { name: name(), address: text.parse().unwrap(), mac }
+        };
+        let what = Elsewhere { addresses: [net].into(), ..Elsewhere::default() };
+        let own = Op::SetElsewhere { name: name(), what: what.clone() };
+        let first = vec![Op::CreateLoopback { instance: None, mac: None }];
+        r.commit(first).unwrap();
+        r.with_companions(|r| r.commit(vec![Op::AddAddress { name: name(), net }, own])).unwrap();
+        r.commit(vec![neighbor("10.1.0.8", 8), neighbor("10.1.0.9", 9)]).unwrap();
+        let index = r.interface_index("loop0").unwrap();
+        let all = |r: &Router| r.static_neighbors(index).collect::<Vec<_>>();
+        let was = all(&r);
+        assert_eq!(was.len(), 2);
+        let had = r.has_elsewhere(index);
+        assert!(r.with_companions(|r| r.drop_elsewhere(index, false, None)));
+        assert!(all(&r).is_empty());
+        r.restore_elsewhere(index, had);
+        assert_eq!(all(&r), was);
+        assert_eq!(r.interface(index).unwrap().elsewhere, what);
+    }
 
     #[test]
     fn the_version_counts_what_a_document_says() {

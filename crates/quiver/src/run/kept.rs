@@ -85,6 +85,7 @@ mod tests {
         assert_eq!(from_systemd(2, "e0:e1.5"), [pair("e0", 3), pair("e1.5", 4)]);
         assert_eq!(from_systemd(1, "e0:e1"), [pair("e0", 3)]);
         assert_eq!(from_supervisor("e0=7,e1=12"), [pair("e0", 7), pair("e1", 12)]);
+        assert_eq!(from_supervisor("e0@lcp=7,e0=8"), [pair("e0@lcp", 7), pair("e0", 8)]);
         assert_eq!(from_supervisor("e0=2,e1,e2=x,"), []);
         assert_eq!(from_supervisor(""), []);
     }
