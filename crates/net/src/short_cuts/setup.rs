@@ -11,6 +11,7 @@ use crate::mss::{self, Clamp};
 use crate::punt::{Class, Limit};
 use crate::router::{Encap, Feature, Lookup, Membership, Op, PcapConfig, RoutePath, RouteTable, Target};
 use crate::span::{Directions, Mirror};
+use crate::steering::{Handoff, HandoffConfig};
 use crate::urpf::{Mode, SourceCheck};
 use crate::vxlan::{GroupInterface, VxlanConfig, VxlanOp};
 use crate::{ip4, reassembly, redirect};
@@ -521,7 +522,9 @@ pub fn mirrors() -> Vec<Op> {
         Op::SetFeature { name: name.into(), feature }
     };
     let passing = ["left", "trunk.100", "gre1", "spoke", "trunk.960", "cord"].map(visits);
-    all.map(mirror).into_iter().chain(passing).collect()
+    let handoff = Handoff(Some(HandoffConfig { workers: vec![0], symmetrical: true })).into();
+    let handoff = Op::SetFeature { name: "six".into(), feature: handoff };
+    all.map(mirror).into_iter().chain(passing).chain([handoff]).collect()
 }
 
 /// What is changed while packets come: there and back.
