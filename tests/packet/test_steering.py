@@ -86,7 +86,7 @@ def test_commands_and_the_document_say_the_same(t, tmp_path):
     ("left workers 0,0", "left: worker 0 is named twice"),
     ("left workers 1-0", "'1-0' is neither a worker, 0 to 63, nor a range such as 0-3, nor all"),
     ("left workers some", "'some' is neither a worker"),
-    ("local0 workers all", "local0 has no receive queues"),
+    ("local0 workers all", "local0 stands for the router itself"),
     ("nobody workers all", "nobody"),
 ])
 def test_what_cannot_be(t, line, why):
