@@ -297,8 +297,7 @@ async fn strangers(
         let (door, lines, reached) = (Arc::clone(&door), lines.clone(), reached.clone());
         let (places, to) = (places.clone(), to.clone());
         tokio::spawn(async move {
-            let Some((stream, caller)) = door.admit(stream, address, &lines, &reached).await else { return };
-            let who = Who(Ok(caller));
+            let Some((stream, who)) = door.admit(stream, address, &lines, &reached).await else { return };
             let place = match places.take(&who) {
                 Ok(place) => place,
                 Err(why) => {

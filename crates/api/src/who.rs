@@ -127,8 +127,6 @@ const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 /// Somebody has as much as he may: `RESOURCE_EXHAUSTED` in gRPC.
 pub const ENHANCE_YOUR_CALM: u32 = 11;
-/// Somebody may do nothing: `PERMISSION_DENIED`.
-pub const INADEQUATE_SECURITY: u32 = 12;
 
 /// What is said to somebody who is sent away: in HTTP/2, so that a client tells its user why.
 pub fn farewell(error: u32, why: &str) -> Vec<u8> {

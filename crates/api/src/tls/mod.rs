@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::who;
+use crate::who::Who;
 use files::Files;
 pub use files::Problem;
 pub use lines::{Lines, Write};
@@ -186,7 +186,7 @@ impl Door {
         address: IpAddr,
         lines: &Lines,
         reached: &Reached,
-    ) -> Option<(TlsStream<TcpStream>, Arc<Caller>)> {
+    ) -> Option<(TlsStream<TcpStream>, Who)> {
         let shaken = async {
             let _ = stream.set_nodelay(true);
             let acceptor = match self.acceptor(lines, reached).await {
@@ -198,14 +198,12 @@ impl Door {
         match timeout(HANDSHAKE, shaken).await {
             Ok(Ok(stream)) => {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-                match self.who(certificate?, address) {
-                    Ok(caller) => Some((stream, Arc::new(caller))),
-                    Err(why) => {
-                        lines.warn(format!("API on {}: refused {address}: {why}", self.address));
-                        part(stream, &who::farewell(who::INADEQUATE_SECURITY, &why)).await;
-                        None
-                    }
+                let who = self.who(certificate?, address).map(Arc::new).map_err(Arc::from);
+                if let Err(why) = &who {
+                    lines.warn(format!("API on {}: refused {address}: {why}", self.address));
                 }
+                // Who may do nothing is told so with each call: of a GOAWAY not all clients tell.
+                Some((stream, Who(who)))
             }
             // Somebody has looked whether anybody listens.
             Ok(Err((e, _))) if e.kind() == io::ErrorKind::UnexpectedEof => None,
