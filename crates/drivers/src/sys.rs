@@ -583,6 +583,75 @@ impl RxArrays {
     }
 }
 
+/// Most reads whose end nobody has asked for yet.
+const READS: libc::c_long = 64;
+/// `IOCB_CMD_PREAD` and `IOCB_FLAG_RESFD` of `linux/aio_abi.h`.
+const PREAD: u16 = 0;
+const RESFD: u32 = 1;
+
+/// What asynchronous I/O is good for besides: the kernel adds one to an eventfd at the end of each read, and never waits for that,
+/// whatever others do to the eventfd (`io_submit(2)`, `IOCB_FLAG_RESFD`).
+pub struct Reads {
+    context: libc::c_ulong,
+}
+
+impl Reads {
+    /// # Errors
+    /// The kernel has no asynchronous I/O, or all contexts that it may have.
+    pub fn new() -> io::Result<Reads> {
+        let mut context: libc::c_ulong = 0;
+        // SAFETY: the kernel writes one number, to memory that lives through the call.
+        check_len(unsafe { libc::syscall(libc::SYS_io_setup, READS, &raw mut context) } as isize)?;
+        Ok(Reads { context })
+    }
+
+    /// Adds one to an eventfd.
+    ///
+    /// # Errors
+    /// It is no eventfd, or the kernel has no memory.
+    pub fn raise(&self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
+        match self.submit(eventfd) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                self.forget();
+                self.submit(eventfd)
+            }
+            done => done,
+        }
+    }
+
+    /// A read of no bytes of the eventfd itself, which an eventfd refuses: that is an end as well, and comes at once.
+    fn submit(&self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
+        // SAFETY: a C struct of integers, for which zeros are valid.
+        let mut read: libc::iocb = unsafe { std::mem::zeroed() };
+        read.aio_lio_opcode = PREAD;
+        read.aio_fildes = eventfd.as_raw_fd() as u32;
+        read.aio_flags = RESFD;
+        read.aio_resfd = eventfd.as_raw_fd() as u32;
+        let mut list = [&raw mut read];
+        // SAFETY: a list of one read, of no bytes; both are copied before the call returns.
+        let done = unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1, list.as_mut_ptr()) };
+        check_len(done as isize).map(|_| ())
+    }
+
+    /// Makes room for others in the place of those that are over.
+    fn forget(&self) {
+        // `struct io_event`: four numbers of 8 bytes.
+        let mut over = [[0u64; 4]; READS as usize];
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel writes at most as many as there is room for.
+        let _ = unsafe {
+            libc::syscall(libc::SYS_io_getevents, self.context, 0, READS, over.as_mut_ptr(), &raw const now)
+        };
+    }
+}
+
+impl Drop for Reads {
+    fn drop(&mut self) {
+        // SAFETY: the context is this one's, and nothing that it reads is memory of the process.
+        let _ = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+    }
+}
+
 /// Leaves all signals to other threads, and to those that this one starts as well.
 pub fn block_signals() {
     // SAFETY: the set is this function's, and filled before it is used.
