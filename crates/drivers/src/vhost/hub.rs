@@ -10,11 +10,12 @@ use graph::RxQueue;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::net::SocketType;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// How long a client waits before it connects anew, milliseconds.
 const RETRY: u64 = 500;
@@ -23,9 +24,11 @@ const SILENCE: u64 = 3000;
 /// Most lines for the log about an interface in this time, milliseconds.
 const LINES: u32 = 10;
 const LINES_TIME: u64 = 10_000;
-/// Events of one turn, and messages of a connection in it.
+/// Events of one turn, messages of a connection in it, and how long a turn may take until it leaves the rest to the next: maps of
+/// memory take their time.
 const EVENTS: usize = 32;
 const MESSAGES: usize = 64;
+const TURN: Duration = Duration::from_millis(2);
 const ALARM: u64 = 0;
 
 /// What runs between both sides.
@@ -100,6 +103,10 @@ pub struct Hub {
     next: u64,
     /// The time that was given last, milliseconds.
     now: u64,
+    /// Whose descriptors were ready and had no turn yet: whoever sends much has them wait, and not starve.
+    ready: VecDeque<u64>,
+    /// When the turn began.
+    began: Instant,
     ports: BTreeMap<u32, Port>,
     /// Whose descriptor a token of epoll stands for.
     tokens: BTreeMap<u64, u32>,
@@ -128,7 +135,17 @@ impl Hub {
         let alarm = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         epoll::add(&epoll, &*alarm, epoll::EventData::new_u64(ALARM), epoll::EventFlags::IN)?;
         let (ports, tokens) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Hub { epoll, alarm, next: ALARM + 1, now: 0, ports, tokens, events: vec![] })
+        Ok(Hub {
+            epoll,
+            alarm,
+            next: ALARM + 1,
+            now: 0,
+            ready: VecDeque::new(),
+            began: Instant::now(),
+            ports,
+            tokens,
+            events: vec![],
+        })
     }
 
     fn watch(&mut self, fd: impl AsFd, interface: u32) -> io::Result<u64> {
@@ -238,18 +255,24 @@ impl Hub {
         self.now = now;
         let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ready: Vec<u64> = match epoll::wait(&self.epoll, &mut events, Some(&at_once)) {
-            Ok((events, _)) => events.iter().map(|e| e.data.u64()).collect(),
-            Err(_) => vec![],
-        };
+        if self.ready.is_empty()
+            && let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&at_once))
+        {
+            self.ready.extend(events.iter().map(|e| e.data.u64()));
+        }
         let mut went = false;
-        for token in &ready {
-            went |= match (*token, self.tokens.get(token).copied()) {
+        self.began = Instant::now();
+        while let Some(token) = self.ready.pop_front() {
+            went |= match (token, self.tokens.get(&token).copied()) {
                 (ALARM, _) => self.alarmed(now),
                 (token, Some(interface)) => self.turn(interface, token, now),
                 _ => false,
             };
+            if self.began.elapsed() >= TURN {
+                break;
+            }
         }
+        went |= !self.ready.is_empty();
         let due: Vec<u32> =
             self.ports.iter().filter(|(_, p)| p.connects() && p.retry <= now).map(|(i, _)| *i).collect();
         due.into_iter().for_each(|interface| self.connect(interface, now));
@@ -282,6 +305,7 @@ impl Hub {
         };
         for _ in 0..MESSAGES {
             match conn.read() {
+                Ok(true) if self.began.elapsed() >= TURN => break,
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(why) => {
