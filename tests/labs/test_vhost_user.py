@@ -4,6 +4,7 @@
     10.0.1.2            10.9.0.1                 10.9.0.2
 """
 
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from harness import run, wait_for
+from harness import BINARY, run, wait_for
 from harness.guest import Guest, lacks
 from tools import hears
 
@@ -95,6 +96,15 @@ def test_dpdk(lab, tmp_path, ours, more):
     assert r.process.pid == pid
     assert held(r)[1] == 0, "memory is left"
     r.check_quiet()
+
+
+@pytest.mark.skipif(TESTPMD is None, reason="no dpdk-testpmd (Debian's dpdk-dev)")
+def test_bench():
+    """The benchmark moves packets over both kinds of devices; how many is not a test."""
+    done = run([BINARY, "bench", "io", "--seconds", "1", "--json"], timeout=150)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [r["device"] for r in rows] == ["memif", "vhost-user"], rows
+    assert all(r["mpps"] > 0 and r["mpps_received"] > 0 for r in rows), rows
 
 
 def test_commands(lab, tmp_path):

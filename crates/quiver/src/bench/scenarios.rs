@@ -6,7 +6,7 @@ use super::prefixes::Prefixes;
 use super::random::Random;
 use super::rig::{Bridging, FIRST, Gre, Labels, Plan, Tags, VNI, Vrfs, list4, list6, prefix};
 use super::special::{
-    api, churn, converge, crowd, dpdk, growth, idle, latency, lines, objects, steering, tables,
+    api, churn, converge, crowd, dpdk, growth, idle, io, latency, lines, objects, steering, tables,
 };
 use super::traffic;
 use super::{Bench, Context, Emit};
@@ -254,6 +254,13 @@ pub const ALL: &[Scenario] = &[
     special("converge", "a next hop of a million prefixes goes", converge::run),
     special("latency", "time in the graph at 1, 10, 50 and 90 % load", latency::run),
     special("dpdk", "ip4 from DPDK's net_null to net_null, in turns with ip4", dpdk::run),
+    special(
+        "io",
+        "ip4 with testpmd on another core, over each kind of device: all of the following",
+        io::run,
+    ),
+    special("io-memif", "two memif interfaces", io::memif),
+    special("io-vhost-user", "two vhost-user interfaces", io::vhost),
     special(
         "steering",
         "one queue whose packets all workers of --workers share, in turns with one worker",

@@ -7,6 +7,7 @@ pub mod crowd;
 pub mod dpdk;
 pub mod growth;
 pub mod idle;
+pub mod io;
 pub mod latency;
 pub mod lines;
 pub mod objects;
