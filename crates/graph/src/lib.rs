@@ -40,7 +40,9 @@ pub mod trace;
 pub mod wheel;
 pub mod worker;
 
-pub use buffer::{Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, WINDOW, prefetch};
+pub use buffer::{
+    Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, WINDOW, prefetch, prefetch_to_write,
+};
 pub use builder::{BuildError, Builder, Graph};
 pub use chain::{Chain, Row};
 pub use desc::{Aside, Desc, Packets, Seen, VECTOR_SIZE, Vector, flags};

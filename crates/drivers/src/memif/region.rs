@@ -101,6 +101,16 @@ impl Region {
         true
     }
 
+    /// Has the line there brought into the cache, if it lies within, to be written or only read.
+    #[inline]
+    pub fn prefetch(&self, at: usize, write: bool) {
+        match self.place(at, 1) {
+            Some(place) if write => graph::prefetch_to_write(place),
+            Some(place) => graph::prefetch(place.cast_const()),
+            None => {}
+        }
+    }
+
     /// Copies bytes into it; false when they do not all lie within.
     #[inline]
     pub fn write(&self, at: usize, from: &[u8]) -> bool {

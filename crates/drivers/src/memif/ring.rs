@@ -6,7 +6,7 @@ use super::region::{Region, Words};
 use crate::counts::RxDrop;
 use crate::fill::Fill;
 use graph::chain::{Piece, Walk};
-use graph::{Buffers, Desc, Vector};
+use graph::{Buffers, Desc, Vector, flags};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -27,6 +27,9 @@ const NEXT: u16 = 1;
 /// Most bytes of a packet, and most slots that one may lie in.
 const MOST_BYTES: usize = 65_535 + 18;
 const MOST_SLOTS: usize = 64;
+
+/// Packets ahead whose bytes are asked for: they are in another core's caches.
+const AHEAD: u16 = 8;
 
 /// Largest binary logarithm of the number of slots.
 pub const MOST_LOG2: u8 = 14;
@@ -74,6 +77,8 @@ pub struct Ring {
     at: u16,
     /// How far a slave that receives has put out empty buffers.
     put: u16,
+    /// Slots that packets may be put into, as last seen: the other side changes its word all the time, and each look brings it over.
+    room: u16,
 }
 
 /// Bytes of a ring with so many slots.
@@ -93,7 +98,7 @@ impl Ring {
         let within = regions.get(usize::from(region)).filter(|_| log2_slots <= MOST_LOG2)?;
         let words = Words::new(within, at as usize, bytes(log2_slots))?;
         let mask = ((1u32 << log2_slots) - 1) as u16;
-        Some(Ring { words, regions: Arc::clone(regions), mask, own, at: 0, put: 0 })
+        Some(Ring { words, regions: Arc::clone(regions), mask, own, at: 0, put: 0, room: 0 })
     }
 
     /// Writes what a new ring begins with, as the slave does.
@@ -136,6 +141,12 @@ impl Ring {
 
     fn size(&self) -> u16 {
         self.mask + 1
+    }
+
+    /// Where a slot is.
+    #[inline]
+    fn place(&self, index: u16) -> *mut u64 {
+        self.words.u64(HEADER + usize::from(index & self.mask) * SLOT).as_ptr()
     }
 
     #[inline]
@@ -211,7 +222,11 @@ impl Ring {
         if there == 0 {
             return Ok(());
         }
+        (0..there.min(AHEAD)).for_each(|k| self.prefetch(k, false));
         while there != 0 && out.room() != 0 {
+            if there > AHEAD {
+                self.prefetch(AHEAD, false);
+            }
             match self.packet(buffers, interface, &mut there) {
                 Ok(d) => {
                     if let Err(d) = out.push(d) {
@@ -223,6 +238,19 @@ impl Ring {
         }
         self.give_back();
         Ok(())
+    }
+
+    /// Asks for the bytes of the packet so many slots ahead, or for the place of one that is to be written, if it is what it seems.
+    #[inline]
+    fn prefetch(&self, ahead: u16, write: bool) {
+        let index = self.at.wrapping_add(ahead);
+        let s = match self.own {
+            Some(own) => own.slot(usize::from(index & self.mask), 0, 0),
+            None => self.read(index),
+        };
+        if let Some(region) = self.regions.get(usize::from(s.region)) {
+            region.prefetch(s.at as usize, write);
+        }
     }
 
     /// The next packet, which lies in at least one of `there` slots; those are passed whatever becomes of it.
@@ -299,38 +327,74 @@ impl Ring {
         Ok(())
     }
 
+    /// Slots that packets may be put into.
+    fn look_for_room(&self) -> Result<u16, Broken> {
+        match self.own {
+            None => self.handed(),
+            Some(_) => {
+                let used = self.at.wrapping_sub(self.words.u16(TAIL_AT).load(Ordering::Acquire));
+                self.size().checked_sub(used).ok_or(Broken)
+            }
+        }
+    }
+
+    /// What the slot says that a packet is to be put into.
+    #[inline]
+    fn empty(&self, index: u16) -> Result<Slot, Broken> {
+        let s = match self.own {
+            Some(own) => own.slot(usize::from(index & self.mask), own.bytes, 0),
+            None => self.read(index),
+        };
+        if s.len == 0 { Err(Broken) } else { Ok(s) }
+    }
+
     /// Sends a packet without its first `skip` bytes; false when there is no room.
     ///
     /// # Errors
     /// The ring makes no sense any more.
     #[inline]
     pub fn send(&mut self, buffers: &Buffers, d: &Desc, skip: usize) -> Result<bool, Broken> {
+        if self.room == 0 {
+            self.room = self.look_for_room()?;
+        }
+        if self.room != 0
+            && !d.has(flags::CHAINED)
+            && let Some(bytes) = buffers.data(d).get(skip..)
+        {
+            let s = self.empty(self.at)?;
+            if s.len as usize >= bytes.len() {
+                let region = self.regions.get(usize::from(s.region)).ok_or(Broken)?;
+                if !region.write(s.at as usize, bytes) {
+                    return Err(Broken);
+                }
+                self.write(self.at, Slot { flags: 0, len: bytes.len() as u32, ..s });
+                (self.at, self.room) = (self.at.wrapping_add(1), self.room - 1);
+                graph::prefetch_to_write(self.place(self.at.wrapping_add(2 * AHEAD)));
+                if self.room > AHEAD {
+                    self.prefetch(AHEAD, true);
+                }
+                return Ok(true);
+            }
+        }
+        self.send_any(buffers, d, skip)
+    }
+
+    /// A packet of several buffers, or into several slots.
+    fn send_any(&mut self, buffers: &Buffers, d: &Desc, skip: usize) -> Result<bool, Broken> {
         let mut walk = Walk::new(buffers, d);
         if !walk.skip(buffers, skip) {
             return Ok(false);
         }
         let total = buffers.total_len(d) - skip;
-        let room = match self.own {
-            None => self.handed()?,
-            Some(_) => {
-                let used = self.at.wrapping_sub(self.words.u16(TAIL_AT).load(Ordering::Acquire));
-                self.size().checked_sub(used).ok_or(Broken)?
-            }
-        };
+        self.room = self.look_for_room()?;
         let mut slots = [Slot { flags: 0, region: 0, len: 0, at: 0 }; MOST_SLOTS];
         let (mut n, mut holds) = (0, 0);
         while holds < total || n == 0 {
             let index = self.at.wrapping_add(n as u16);
-            if n == MOST_SLOTS || n >= usize::from(room) {
+            if n == MOST_SLOTS || n >= usize::from(self.room) {
                 return Ok(false);
             }
-            let s = match self.own {
-                Some(own) => own.slot(usize::from(index & self.mask), own.bytes, 0),
-                None => self.read(index),
-            };
-            if s.len == 0 {
-                return Err(Broken);
-            }
+            let s = self.empty(index)?;
             slots[n] = s;
             n += 1;
             holds += s.len as usize;
@@ -344,7 +408,7 @@ impl Ring {
             let flags = if left != 0 { NEXT } else { 0 };
             self.write(self.at.wrapping_add(i as u16), Slot { flags, len: len as u32, ..*s });
         }
-        self.at = self.at.wrapping_add(n as u16);
+        (self.at, self.room) = (self.at.wrapping_add(n as u16), self.room - n as u16);
         Ok(true)
     }
 

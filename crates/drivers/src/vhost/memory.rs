@@ -144,6 +144,43 @@ impl Memory {
         true
     }
 
+    /// Copies bytes out of it, into one place and then into another; false when they do not all lie within one region.
+    #[inline]
+    pub fn read_behind(&self, at: u64, first: &mut [u8], then: &mut [u8]) -> bool {
+        let Some(from) = self.guest(at, first.len() + then.len()) else { return false };
+        // SAFETY: as in `read`; the second part lies behind the first.
+        unsafe {
+            core::ptr::copy_nonoverlapping(from, first.as_mut_ptr(), first.len());
+            core::ptr::copy_nonoverlapping(from.add(first.len()), then.as_mut_ptr(), then.len());
+        }
+        true
+    }
+
+    /// Copies bytes into it, and others behind them; false when they do not all lie within one region.
+    #[inline]
+    pub fn write_behind(&self, at: u64, first: &[u8], then: &[u8]) -> bool {
+        let Some(to) = self.guest(at, first.len() + then.len()) else { return false };
+        // SAFETY: as in `read_behind`.
+        unsafe {
+            core::ptr::copy_nonoverlapping(first.as_ptr(), to, first.len());
+            core::ptr::copy_nonoverlapping(then.as_ptr(), to.add(first.len()), then.len());
+        }
+        true
+    }
+
+    /// Has the two lines there brought into the cache, if there is memory, to be written or only read.
+    #[inline]
+    pub fn prefetch(&self, at: u64, write: bool) {
+        let Some(place) = self.guest(at, 1) else { return };
+        for line in [place, place.wrapping_add(64)] {
+            if write {
+                graph::prefetch_to_write(line);
+            } else {
+                graph::prefetch(line.cast_const());
+            }
+        }
+    }
+
     /// The place of a ring, by the address that messages have; `None` when it does not lie within one region, or not at a multiple of
     /// `align`.
     pub fn words(self: &Arc<Self>, user: u64, len: usize, align: usize) -> Option<Words> {

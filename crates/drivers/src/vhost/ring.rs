@@ -9,7 +9,7 @@ use crate::fill::Fill;
 use crate::signal::Signal;
 use crate::vnet;
 use graph::chain::Walk;
-use graph::{Buffers, Desc, Vector};
+use graph::{Buffers, Desc, Vector, flags};
 use packet::gso::VnetHdr;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -64,7 +64,7 @@ pub struct Place {
     pub used: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Descriptor {
     addr: u64,
     len: u32,
@@ -92,6 +92,19 @@ struct Chain {
     seen: usize,
 }
 
+/// Chains whose beginnings are read at one go: the other side's memory is in another core's caches, and each line of it takes
+/// longer to come than a packet takes.
+const AHEAD: usize = 32;
+
+/// Chains from `Ring::at` on: the head of each and its first descriptor, each read once.
+#[derive(Debug)]
+struct Ahead {
+    all: [(u16, Descriptor); AHEAD],
+    /// Those that are used up, and how many there were.
+    used: usize,
+    len: usize,
+}
+
 /// A queue.
 #[derive(Debug)]
 pub struct Ring {
@@ -109,6 +122,7 @@ pub struct Ring {
     /// How far the available ring is read, and the used one written.
     at: u16,
     used_at: u16,
+    ahead: Ahead,
     /// How far that was when the other side was last woken.
     told: u16,
     /// It is woken next whatever it wants: nobody knows what a queue before this one has told.
@@ -144,6 +158,7 @@ impl Ring {
             indirect: has(feature::INDIRECT_DESC),
             at,
             used_at: 0,
+            ahead: Ahead { all: [(0, Descriptor::default()); AHEAD], used: 0, len: 0 },
             told: 0,
             owes: true,
             call: None,
@@ -194,6 +209,41 @@ impl Ring {
         if head > self.mask { Err(Broken) } else { Ok(head) }
     }
 
+    /// The head and the first descriptor of the chain at `self.at`, whose bytes are to be written or read; `None` where there is none.
+    #[inline]
+    fn next(&mut self, write: bool) -> Result<Option<(u16, Descriptor)>, Broken> {
+        if self.ahead.used == self.ahead.len {
+            self.look_ahead(write)?;
+        }
+        Ok(self.ahead.all[..self.ahead.len].get(self.ahead.used).copied())
+    }
+
+    fn look_ahead(&mut self, write: bool) -> Result<(), Broken> {
+        let there = usize::from(self.available()?).min(AHEAD);
+        for k in 0..there {
+            let head = self.head(self.at.wrapping_add(k as u16))?;
+            let first = self.descriptor(head);
+            self.memory.prefetch(first.addr, write);
+            self.ahead.all[k] = (head, first);
+        }
+        // Eight used chains are in a line.
+        for k in (0..there).step_by(8) {
+            let at = 4 + 8 * usize::from(self.used_at.wrapping_add(k as u16) & self.mask);
+            graph::prefetch_to_write(self.used.u32(at).as_ptr());
+        }
+        (self.ahead.used, self.ahead.len) = (0, there);
+        Ok(())
+    }
+
+    #[inline]
+    fn descriptor(&self, index: u16) -> Descriptor {
+        let at = usize::from(index) * DESCRIPTOR;
+        Descriptor::of(
+            self.desc.u64(at).load(Ordering::Relaxed),
+            self.desc.u64(at + 8).load(Ordering::Relaxed),
+        )
+    }
+
     #[inline]
     fn chain(head: u16) -> Chain {
         Chain { table: None, next: Some(head), seen: 0 }
@@ -208,13 +258,7 @@ impl Ring {
                 return Err(Bad);
             }
             let d = match c.table {
-                None if index <= self.mask => {
-                    let at = usize::from(index) * DESCRIPTOR;
-                    Descriptor::of(
-                        self.desc.u64(at).load(Ordering::Relaxed),
-                        self.desc.u64(at + 8).load(Ordering::Relaxed),
-                    )
-                }
+                None if index <= self.mask => self.descriptor(index),
                 Some((addr, count)) if u32::from(index) < count => {
                     let mut b = [[0; 8]; 2];
                     let at = addr.checked_add(u64::from(index) * DESCRIPTOR as u64).ok_or(Bad)?;
@@ -245,6 +289,7 @@ impl Ring {
         self.used.u32(at + 4).store(len, Ordering::Relaxed);
         self.used_at = self.used_at.wrapping_add(1);
         self.at = self.at.wrapping_add(1);
+        self.ahead.used = (self.ahead.used + 1).min(self.ahead.len);
     }
 
     /// Hands over what was given back, and wakes the driver if it wants that.
@@ -286,13 +331,11 @@ impl Ring {
         mut dropped: impl FnMut(RxDrop),
     ) -> Result<(), Broken> {
         // Chains that bring no packet count as well: a poll is bounded.
-        let there = self.available()?.min(out.room() as u16);
-        if there == 0 && !self.owes {
-            return Ok(());
-        }
-        for _ in 0..there {
-            let head = self.head(self.at)?;
-            match self.packet(buffers, interface, head) {
+        let (began, most) = (self.at, out.room() as u16);
+        while self.at.wrapping_sub(began) < most
+            && let Some((head, first)) = self.next(false)?
+        {
+            match self.packet(buffers, interface, head, first) {
                 Ok(d) => {
                     if let Err(d) = out.push(d) {
                         buffers.free(d);
@@ -302,15 +345,26 @@ impl Ring {
             }
             self.give_back(head, 0);
         }
-        self.submit();
+        if self.at != began || self.owes {
+            self.submit();
+        }
         Ok(())
     }
 
     #[inline]
-    fn packet(&self, buffers: &mut Buffers, interface: u32, head: u16) -> Result<Desc, RxDrop> {
+    fn packet(
+        &self,
+        buffers: &mut Buffers,
+        interface: u32,
+        head: u16,
+        first: Descriptor,
+    ) -> Result<Desc, RxDrop> {
         let mut fill = Fill::new(buffers, interface).ok_or(RxDrop::NoBuffer)?;
         let mut header = [0; HEADER];
-        let whole = self.copy_in(buffers, &mut fill, &mut header, head);
+        let whole = match self.copy_usual(buffers, &mut fill, &mut header, first) {
+            true => Ok(()),
+            false => self.copy_in(buffers, &mut fill, &mut header, head),
+        };
         let mut d = fill.done(buffers).ok_or(RxDrop::NoBuffer)?;
         let whole = whole.and_then(|()| {
             let Some(h) = header.first_chunk().filter(|_| self.offloads) else { return Ok(()) };
@@ -325,7 +379,28 @@ impl Ring {
         }
     }
 
+    /// A packet behind its header in one descriptor, as long as a buffer has room for; false when it is another.
     #[inline]
+    fn copy_usual(
+        &self,
+        buffers: &mut Buffers,
+        fill: &mut Fill,
+        header: &mut [u8; HEADER],
+        d: Descriptor,
+    ) -> bool {
+        let Some(n) = (d.len as usize).checked_sub(self.header) else { return false };
+        let Some((buf, from, room)) = fill.room(buffers) else { return false };
+        if d.flags & (NEXT | WRITE | INDIRECT) != 0 || n < LEAST_BYTES || n > room {
+            return false;
+        }
+        let to = &mut buffers.room_mut(buf)[from..from + n];
+        if !self.memory.read_behind(d.addr, &mut header[..self.header], to) {
+            return false;
+        }
+        fill.add(n);
+        true
+    }
+
     fn copy_in(
         &self,
         buffers: &mut Buffers,
@@ -370,8 +445,37 @@ impl Ring {
     /// The queue makes no sense any more.
     #[inline]
     pub fn send(&mut self, buffers: &Buffers, d: &Desc, header: VnetHdr) -> Result<Sent, Broken> {
-        let there = self.available()?;
+        let Some((head, first)) = self.next(true)? else { return Ok(Sent::Full) };
         let total = self.header + buffers.total_len(d);
+        if first.flags & (WRITE | INDIRECT) == WRITE && first.len as usize >= total && !d.has(flags::CHAINED)
+        {
+            let front = Ring::front(header, 1);
+            if self.memory.write_behind(first.addr, &front[..self.header], buffers.data(d)) {
+                self.give_back(head, total as u32);
+                return Ok(Sent::Yes);
+            }
+        }
+        self.send_any(buffers, d, header, total)
+    }
+
+    /// What stands in front of a frame that takes so many of the driver's buffers.
+    #[inline]
+    fn front(header: VnetHdr, buffers: u16) -> [u8; HEADER] {
+        let mut front = [0; HEADER];
+        front[..VnetHdr::LEN].copy_from_slice(&header.to_bytes());
+        front[VnetHdr::LEN..].copy_from_slice(&buffers.to_ne_bytes());
+        front
+    }
+
+    /// A packet that takes any number of descriptors and chains.
+    fn send_any(
+        &mut self,
+        buffers: &Buffers,
+        d: &Desc,
+        header: VnetHdr,
+        total: usize,
+    ) -> Result<Sent, Broken> {
+        let there = self.available()?;
         let mut spans = [(0u64, 0u32); MOST_SPANS];
         // Chains, and how many spans there are up to the end of each.
         let mut heads = [(0u16, 0usize); MOST_HEADS];
@@ -401,10 +505,7 @@ impl Ring {
             k += 1;
         }
         let mut to = Spans { memory: &self.memory, all: &spans[..n], used: 0 };
-        let mut front = [0; HEADER];
-        front[..VnetHdr::LEN].copy_from_slice(&header.to_bytes());
-        front[VnetHdr::LEN..].copy_from_slice(&(k as u16).to_ne_bytes());
-        to.put(&front[..self.header])?;
+        to.put(&Ring::front(header, k as u16)[..self.header])?;
         let mut walk = Walk::new(buffers, d);
         while let Some(piece) = walk.take(buffers, usize::MAX) {
             to.put(piece.bytes(buffers))?;

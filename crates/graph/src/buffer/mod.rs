@@ -73,6 +73,18 @@ pub struct Meta {
     pub user: [u32; 4],
 }
 
+/// Asks the CPU for the line at an address, to be written: other cores let go of it. A CPU without such a thing does nothing.
+#[inline(always)]
+pub fn prefetch_to_write<T>(place: *mut T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch of any address is harmless, and changes neither registers nor flags.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = place;
+}
+
 /// Asks the CPU for the line at an address, whatever it is.
 #[inline(always)]
 pub fn prefetch<T>(place: *const T) {

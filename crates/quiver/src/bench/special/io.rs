@@ -64,6 +64,10 @@ struct Found {
     mpps_received: f64,
     /// Share of those that came which found no room on their way out, percent.
     full_percent: f64,
+    /// Share of the time that the router's worker was busy with packets, and the TSC clocks of it for a packet that came. With less than
+    /// all of its time testpmd is the limit.
+    busy: f64,
+    clocks_per_packet: f64,
     windows: usize,
     #[serde(flatten)]
     place: Place,
@@ -106,16 +110,22 @@ impl Peer {
     }
 }
 
+async fn json(router: &Router, command: &str) -> Result<Value, String> {
+    let text = router.command_json(command).await.map_err(words)?.to_string();
+    serde_json::from_str(&text).map_err(|e| format!("{command}: {e}"))
+}
+
 /// Packets of both interfaces: received, sent, and for which there was no room.
 async fn counts(router: &Router, kind: &Kind) -> Result<[f64; 3], String> {
-    let text = router.command_json("show interface").await.map_err(words)?.to_string();
-    let rows: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+    let rows = json(router, "show interface").await?;
     let mut sum = [0.0; 3];
     for row in rows.as_array().into_iter().flatten() {
         if kind.interfaces.iter().any(|name| row["name"] == *name) {
-            let full = row["drops"]["tx-queue-full"].as_f64();
-            let found = [row["rx"]["packets"].as_f64(), row["tx"]["packets"].as_f64(), full];
-            sum.iter_mut().zip(found).for_each(|(sum, n)| *sum += n.unwrap_or(0.0));
+            let drops = row["drops"]["reasons"].as_array().into_iter().flatten();
+            let full = drops.filter(|r| r["reason"] == "tx-queue-full").filter_map(|r| r["packets"].as_f64());
+            let passed = |way: &str| row[way]["packets"].as_f64().unwrap_or(0.0);
+            let found = [passed("rx"), passed("tx"), full.sum()];
+            sum.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
         }
     }
     Ok(sum)
@@ -138,7 +148,7 @@ async fn measure(started: &mut Started, kind: &Kind, peer: &mut Peer, seconds: f
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let (mut received, mut sent, mut full) = (vec![], vec![], vec![]);
+    let (mut received, mut sent, mut full, mut busy) = (vec![], vec![], vec![], vec![]);
     for _ in 0..WINDOWS {
         let (began, before) = (Instant::now(), counts(&router, kind).await?);
         tokio::time::sleep(Duration::from_secs_f64(seconds / WINDOWS as f64)).await;
@@ -147,18 +157,25 @@ async fn measure(started: &mut Started, kind: &Kind, peer: &mut Peer, seconds: f
         received.push((after[0] - before[0]) / time);
         sent.push((after[1] - before[1]) / time);
         full.push((after[2] - before[2]) / (after[0] - before[0]).max(1.0));
+        // Of the last second, whatever the window is.
+        let load = json(&router, "show load").await?;
+        busy.extend(load["workers"][0]["busy"]["1s"].as_f64());
     }
+    let (busy, rate) = (median(busy), median(received.clone()));
     let best = sent.iter().copied().fold(0.0, f64::max);
+    let place = Place::now();
     Ok(Found {
         scenario: format!("io-{}", kind.name),
         device: kind.name,
         size: 64,
         mpps: round(median(sent) / 1e6, 2),
         mpps_best: round(best / 1e6, 2),
-        mpps_received: round(median(received) / 1e6, 2),
+        mpps_received: round(rate / 1e6, 2),
         full_percent: round(median(full) * 100.0, 2),
+        busy: round(busy, 3),
+        clocks_per_packet: round(busy * place.tsc_hz as f64 / rate.max(1.0), 1),
         windows: WINDOWS,
-        place: Place::now(),
+        place,
     })
 }
 
@@ -192,8 +209,15 @@ fn one(kind: &Kind, c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), Str
     let _ = std::fs::remove_dir_all(&folder);
     let found = found.map_err(|e| format!("{e}\n{log}"))?;
     let text = format!(
-        "{}, ip4 with testpmd's flow generator, 64 bytes: {:.2} Mpps (best {:.2}), {:.2} Mpps came, {:.2} % found no room",
-        found.scenario, found.mpps, found.mpps_best, found.mpps_received, found.full_percent
+        "{}, ip4 with testpmd's flow generator, 64 bytes: {:.2} Mpps (best {:.2}), {:.2} Mpps came, {:.2} % found no room; \
+         the worker was busy {:.0} % of the time, {:.0} clocks a packet",
+        found.scenario,
+        found.mpps,
+        found.mpps_best,
+        found.mpps_received,
+        found.full_percent,
+        found.busy * 100.0,
+        found.clocks_per_packet
     );
     emit(Answer::line(&found, text)?)
 }
