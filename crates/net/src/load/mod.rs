@@ -5,6 +5,8 @@ mod balance;
 mod commands;
 mod elephants;
 mod number;
+#[cfg(test)]
+mod numbered;
 mod series;
 mod settings;
 #[cfg(test)]
