@@ -1,103 +1,47 @@
 //! The API of the real binary, by the Rust client and beside it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 #[path = "../../../clients/rust/examples/first.rs"]
 mod first;
+mod started;
 
 use quiver_client::v1::configuration_client::ConfigurationClient;
 use quiver_client::v1::{ApplyRequest, Change};
 use quiver_client::{Apply, Role, Router};
+use started::{PATIENCE, Started};
 use tokio_stream::StreamExt;
 use tonic::Code;
 
-/// No test waits longer than this.
-const PATIENCE: Duration = Duration::from_secs(120);
 const LOOPBACKS: &str = "loopbacks:\n  loop0: {addresses: [192.0.2.1/32]}\n";
 
-/// A router with its sockets in a folder of its own.
-struct Lab {
-    folder: PathBuf,
-    document: String,
-    router: Option<Child>,
+/// Starts a router whose document says where its sockets and its state are.
+fn start(name: &str, more: &str) -> Started {
+    let mut lab = Started::named(name);
+    let at = lab.folder.display();
+    let settings = format!(
+        "quiver:\n  poll: power\n  buffers: {{count: 2048, huge-pages: never}}\n  sockets: {{ctl: {at}/ctl}}\n  \
+         api: {{socket: {at}/api}}\n  state: {at}/state\n"
+    );
+    lab.run(&(settings + more), &[]).unwrap();
+    lab
 }
 
-impl Lab {
-    fn new(name: &str, more: &str) -> Lab {
-        let folder = std::env::temp_dir().join(format!("quiver-api-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        let at = folder.display();
-        let settings = format!(
-            "quiver:\n  poll: power\n  buffers: {{count: 2048, huge-pages: never}}\n  sockets: {{ctl: {at}/ctl.sock}}\n  \
-             api: {{socket: {at}/api.sock}}\n  state: {at}/state\n"
-        );
-        let document = settings + more;
-        fs::write(folder.join("router.yaml"), &document).unwrap();
-        let mut lab = Lab { folder, document, router: None };
-        lab.start();
-        lab
-    }
-
-    fn start(&mut self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quiver"));
-        command.arg("run").arg("--config").arg(self.folder.join("router.yaml"));
-        let log = fs::File::create(self.folder.join("log")).unwrap();
-        self.router = Some(command.stdin(Stdio::null()).stderr(log).spawn().unwrap());
-    }
-
-    fn api(&self) -> PathBuf {
-        self.folder.join("api.sock")
-    }
-
-    /// A client, as soon as there is a router.
-    async fn client(&self) -> Router {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match Router::unix(self.api()).await {
-                Ok(router) => return router,
-                Err(e) if Instant::now() > until => {
-                    panic!("{e}\n{}", fs::read_to_string(self.folder.join("log")).unwrap())
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            }
-        }
-    }
-
-    /// What `quiver ctl` answers.
-    fn ctl(&self, words: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quiver"));
-        command.arg("ctl").env("QUIVER_CTL", self.folder.join("ctl.sock"));
-        String::from_utf8(command.args(words).stdin(Stdio::null()).output().unwrap().stdout).unwrap()
-    }
-
-    fn kill(&mut self) {
-        let mut router = self.router.take().unwrap();
-        router.kill().unwrap();
-        router.wait().unwrap();
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        if let Some(mut router) = self.router.take() {
-            let _ = router.kill();
-            let _ = router.wait();
-        }
-        let _ = fs::remove_dir_all(&self.folder);
-    }
+/// What `quiver ctl` answers, well or not.
+fn ctl(lab: &Started, words: &[&str]) -> String {
+    let mut command = lab.command("ctl");
+    command.env("QUIVER_CTL", lab.file("ctl")).args(words);
+    String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 
 #[tokio::test]
 async fn commands_answer_as_on_the_control_socket() {
-    let lab = Lab::new("commands", LOOPBACKS);
-    let router = lab.client().await;
+    let lab = start("commands", LOOPBACKS);
+    let router = lab.connect().await;
     for line in [
         "show interface",
         "show ip fib",
@@ -106,14 +50,14 @@ async fn commands_answer_as_on_the_control_socket() {
         "nothing-here ?",
     ] {
         let words: Vec<&str> = line.split(' ').collect();
-        let (text, told) = (router.command(line).await.map(|o| o.text), lab.ctl(&words));
+        let (text, told) = (router.command(line).await.map(|o| o.text), ctl(&lab, &words));
         assert_eq!(text.unwrap_or_default(), told, "{line}");
     }
     for line in ["show interface", "show configuration", "show ip fib"] {
         let words: Vec<&str> = line.split(' ').chain(["--json"]).collect();
         let json: serde_json::Value =
             serde_json::from_str(&router.command_json(line).await.unwrap().text).unwrap();
-        assert_eq!(json, serde_json::from_str::<serde_json::Value>(&lab.ctl(&words)).unwrap(), "{line}");
+        assert_eq!(json, serde_json::from_str::<serde_json::Value>(&ctl(&lab, &words)).unwrap(), "{line}");
     }
     // Whoever says nothing has JSON as well.
     assert_eq!(router.command_json("clear log-nothing").await.unwrap_err().code, Code::InvalidArgument);
@@ -142,9 +86,9 @@ async fn commands_answer_as_on_the_control_socket() {
 
 #[tokio::test]
 async fn documents_are_applied_as_a_whole_or_not_at_all() {
-    let lab = Lab::new("documents", LOOPBACKS);
-    let router = lab.client().await;
-    let more = lab.document.clone() + "  loop1: {addresses: [192.0.2.2/32]}\n";
+    let lab = start("documents", LOOPBACKS);
+    let router = lab.connect().await;
+    let more = lab.document() + "  loop1: {addresses: [192.0.2.2/32]}\n";
 
     let differs = router.diff(&more, false).await.unwrap();
     assert!(
@@ -155,25 +99,25 @@ async fn documents_are_applied_as_a_whole_or_not_at_all() {
     assert!(!plan.steps.is_empty() && plan.restart.is_empty(), "{plan:?}");
     let tried = router.apply(&more, Apply { dry_run: true, ..Apply::default() }).await.unwrap();
     assert_eq!((tried.steps, tried.number), (plan.steps.len() as u64, 0));
-    assert!(!lab.ctl(&["show", "interface"]).contains("loop1"));
+    assert!(!ctl(&lab, &["show", "interface"]).contains("loop1"));
 
     let done = router.apply(&more, Apply { comment: "one more".into(), ..Apply::default() }).await.unwrap();
     assert_eq!(done.steps, plan.steps.len() as u64);
-    assert!(lab.ctl(&["show", "interface"]).contains("loop1"));
+    assert!(ctl(&lab, &["show", "interface"]).contains("loop1"));
     let history = router.history().await.unwrap();
     assert_eq!((history[0].number, history[0].comment.as_str()), (done.number, "one more"));
     assert_eq!(router.kept(done.number).await.unwrap(), more);
 
     // What is not confirmed goes back at once when asked to.
     let confirm = Apply { confirm_seconds: 600, ..Apply::default() };
-    let waits = router.apply(&lab.document, confirm).await.unwrap();
+    let waits = router.apply(&lab.document(), confirm).await.unwrap();
     assert_eq!((waits.number, waits.confirm_seconds), (0, 600));
-    assert!(!lab.ctl(&["show", "interface"]).contains("loop1"));
+    assert!(!ctl(&lab, &["show", "interface"]).contains("loop1"));
     router.roll_back(None, Apply::default()).await.unwrap();
-    assert!(lab.ctl(&["show", "interface"]).contains("loop1"));
+    assert!(ctl(&lab, &["show", "interface"]).contains("loop1"));
 
     // Each fault has its place, and nothing changes.
-    let wrong = lab.document.clone() + "  loop2: {addresses: [192.0.2.300/32], mtu: 9}\n";
+    let wrong = lab.document() + "  loop2: {addresses: [192.0.2.300/32], mtu: 9}\n";
     let line = wrong.lines().count() as u32;
     let checked = router.check(&wrong).await.unwrap();
     assert!(!checked.ok && checked.text.contains("192.0.2.300"), "{checked:?}");
@@ -181,27 +125,27 @@ async fn documents_are_applied_as_a_whole_or_not_at_all() {
     assert_eq!(error.infos, checked.findings);
     assert!(error.infos.len() >= 2 && error.infos.iter().all(|i| i.line == line), "{error:?}");
     assert!(error.infos.iter().any(|i| i.object == "loopbacks.loop2.mtu" && i.value == "9"), "{error:?}");
-    assert!(!lab.ctl(&["show", "interface"]).contains("loop2"));
+    assert!(!ctl(&lab, &["show", "interface"]).contains("loop2"));
 
     let dump = router.dump().await.unwrap();
-    assert_eq!(dump, lab.ctl(&["show", "configuration"]));
+    assert_eq!(dump, ctl(&lab, &["show", "configuration"]));
     assert!(router.check(&dump).await.unwrap().ok);
 }
 
 /// Runs a test of this file by itself, behind other words.
-fn run(words: &[&str], lab: &Lab, program: &str) -> String {
+fn run(words: &[&str], lab: &Started, program: &str) -> String {
     let (first, rest) = words.split_first().unwrap();
     let output = Command::new(first)
         .args(rest)
         .args(["--exact", program, "--nocapture"])
-        .env("QUIVER_API", lab.api())
+        .env("QUIVER_API", lab.file("api"))
         .output()
         .unwrap();
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
 /// Runs as another user, who has no group: the client half of a test that needs one.
-fn as_nobody(lab: &Lab, program: &str) -> String {
+fn as_nobody(lab: &Started, program: &str) -> String {
     let user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let this = std::env::current_exe().unwrap();
     run(&[&user[..], &[this.to_str().unwrap()]].concat(), lab, program)
@@ -221,18 +165,18 @@ async fn the_manual_begins_with_a_program_that_works() {
     let program = include_str!("../../../clients/rust/examples/first.rs");
     let program = program.split_once("\n\n").unwrap().1;
     assert!(manual.starts_with(&format!("# The API for programs\n\n```rust\n{program}```\n")));
-    let lab = Lab::new("manual", &LOOPBACKS.replace("{addr", "{mtu: 1500, addr"));
-    let _ = lab.client().await;
+    let lab = start("manual", &LOOPBACKS.replace("{addr", "{mtu: 1500, addr"));
+    let _ = lab.connect().await;
     let said = run(&[std::env::current_exe().unwrap().to_str().unwrap()], &lab, "first_program");
     assert!(said.contains("loop0") && said.contains("nothing differs"), "{said}");
 }
 
 #[tokio::test]
 async fn counters_are_read_once_and_at_an_interval() {
-    let lab = Lab::new("counters", LOOPBACKS);
-    let router = lab.client().await;
+    let lab = start("counters", LOOPBACKS);
+    let router = lab.connect().await;
     let all = router.list_counters(&[]).await.unwrap();
-    let told: serde_json::Value = serde_json::from_str(&lab.ctl(&["show", "counters", "--json"])).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&ctl(&lab, &["show", "counters", "--json"])).unwrap();
     let told = told["counters"].as_array().unwrap().clone();
     let names: Vec<&str> = told.iter().map(|c| c["name"].as_str().unwrap()).collect();
     assert_eq!(all.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), names);
@@ -306,16 +250,15 @@ async fn roles_are_those_of_the_control_socket() {
     ] {
         let more =
             format!("{LOOPBACKS}memifs: {{memif1/0: {{socket: \"@api-{program}\", secret: s3cret}}}}\n");
-        let mut lab = Lab::new(program, &more);
-        assert!(lab.client().await.dump().await.unwrap().contains("secret: s3cret"));
+        let mut lab = start(program, &more);
+        assert!(lab.connect().await.dump().await.unwrap().contains("secret: s3cret"));
         lab.kill();
         let at = lab.folder.display().to_string();
-        let mine = format!("sockets: {{ctl: {at}/ctl.sock, roles: {{read: {{users: [{who}]}}}}}}");
-        let document = lab.document.replace(&format!("sockets: {{ctl: {at}/ctl.sock}}"), &mine);
+        let mine = format!("sockets: {{ctl: {at}/ctl, roles: {{read: {{users: [{who}]}}}}}}");
+        let document = lab.document().replace(&format!("sockets: {{ctl: {at}/ctl}}"), &mine);
         assert!(document.contains("roles"));
-        fs::write(lab.folder.join("router.yaml"), document).unwrap();
-        lab.start();
-        let _ = lab.client().await;
+        lab.run(&document, &[]).unwrap();
+        let _ = lab.connect().await;
         let said = as_nobody(&lab, program);
         assert!(said.contains(says), "{said}");
     }
@@ -327,16 +270,16 @@ fn rustix_is_root() -> bool {
 
 #[tokio::test]
 async fn garbage_and_silence_harm_nobody() {
-    let lab = Lab::new("garbage", LOOPBACKS);
-    let router = lab.client().await;
+    let lab = start("garbage", LOOPBACKS);
+    let router = lab.connect().await;
     let mut silent = vec![];
     for n in 0..8u8 {
-        let mut garbage = UnixStream::connect(lab.api()).unwrap();
+        let mut garbage = UnixStream::connect(lab.file("api")).unwrap();
         garbage.write_all(&[n.wrapping_mul(37); 4096]).unwrap();
         garbage.set_read_timeout(Some(PATIENCE)).unwrap();
         // The router says that this is no HTTP/2, and closes the connection.
         let _ = garbage.read_to_end(&mut vec![]);
-        let mut half = UnixStream::connect(lab.api()).unwrap();
+        let mut half = UnixStream::connect(lab.file("api")).unwrap();
         half.write_all(b"PRI * HTTP/2.0\r\n").unwrap();
         silent.push(half);
     }
@@ -358,8 +301,8 @@ async fn garbage_and_silence_harm_nobody() {
 
 #[tokio::test]
 async fn who_never_reads_is_cut_off_and_others_go_on() {
-    let lab = Lab::new("slow", LOOPBACKS);
-    let router = lab.client().await;
+    let lab = start("slow", LOOPBACKS);
+    let router = lab.connect().await;
     for ten in 10..22 {
         let route = |n| format!("ip route add {ten}.{}.{}.0/24 via drop\n", n >> 8, n & 255);
         router.script(&(0..25_000).map(route).collect::<String>()).await.unwrap();
@@ -371,12 +314,12 @@ async fn who_never_reads_is_cut_off_and_others_go_on() {
     // another chance.
     let mut ended = None;
     for sleeps in [15, 30, 60] {
-        let slow = lab.client().await;
+        let slow = lab.connect().await;
         let mut unread = slow.stream("show configuration").await.unwrap();
         // Ten others read everything meanwhile.
         let mut readers = tokio::task::JoinSet::new();
         for _ in 0..10 {
-            let router = lab.client().await;
+            let router = lab.connect().await;
             readers.spawn(async move { router.command("show configuration").await.unwrap().text.len() });
         }
         let slept = tokio::time::sleep(Duration::from_secs(sleeps));
@@ -398,15 +341,15 @@ async fn who_never_reads_is_cut_off_and_others_go_on() {
 
 #[tokio::test]
 async fn a_router_that_dies_is_found_again_with_what_was_kept() {
-    let mut lab = Lab::new("dies", LOOPBACKS);
-    let router = lab.client().await;
+    let mut lab = start("dies", LOOPBACKS);
+    let router = lab.connect().await;
     let before = router.system().await.unwrap().instance;
-    let more = lab.document.clone() + "  loop1: {addresses: [192.0.2.2/32]}\n";
+    let more = lab.document() + "  loop1: {addresses: [192.0.2.2/32]}\n";
     let kept = router.apply(&more, Apply::default()).await.unwrap().number;
     assert_ne!(kept, 0);
     lab.kill();
     assert_eq!(router.system().await.unwrap_err().code, Code::Unavailable);
-    lab.start();
+    lab.run(&lab.document(), &[]).unwrap();
     // The same client, over a new connection: the dead router's socket was taken over.
     let until = Instant::now() + PATIENCE;
     let after = loop {
@@ -420,9 +363,6 @@ async fn a_router_that_dies_is_found_again_with_what_was_kept() {
     assert!(router.command("show interface").await.unwrap().text.contains("loop1"));
     assert_eq!(router.history().await.unwrap()[0].number, kept);
     // One that ends in order leaves no file.
-    let mut ending = lab.router.take().unwrap();
-    let process = rustix::process::Pid::from_child(&ending);
-    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
-    assert!(ending.wait().unwrap().success());
-    assert!(!lab.api().exists());
+    assert!(lab.end().success());
+    assert!(!lab.file("api").exists());
 }

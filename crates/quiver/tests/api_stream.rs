@@ -130,7 +130,7 @@ async fn change(router: &Router, rounds: u32) {
 #[test]
 fn three_followers_know_what_the_router_has_and_what_they_have_missed() {
     let count = std::env::var("QUIVER_STREAM").ok().map_or(CHANGES, |n| n.parse().unwrap());
-    let mut started = Started::start("stream", "");
+    let started = Started::start("stream", "");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let router = started.connect().await;

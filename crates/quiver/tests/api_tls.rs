@@ -1,20 +1,21 @@
 //! The API over TCP with TLS: who gets in and who does not, renewed certificates, those who come and say nothing, and the limits by rate.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod started;
+
 use quiver_client::v1::{Role, RouteFilter, RouteHello};
 use quiver_client::{Apply, Error, Router, Tls};
+use started::{PATIENCE, Started};
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::ops::Deref;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tonic::Code;
-
-/// For what must come about, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn openssl(folder: &Path, arguments: &str) {
     let out = Command::new("openssl").current_dir(folder).args(arguments.split(' ')).output().unwrap();
@@ -55,20 +56,17 @@ fn certificate(folder: &Path, name: &str, signer: &str, names: &str) {
     signed(folder, name, signer, false, names);
 }
 
-/// A router with certificates in a folder of its own, at an address of its own.
+/// A router with certificates in its folder, at an address of its own.
 struct Lab {
-    folder: PathBuf,
+    started: Started,
     address: SocketAddr,
-    router: Option<Child>,
 }
 
-impl Drop for Lab {
-    fn drop(&mut self) {
-        if let Some(mut router) = self.router.take() {
-            let _ = router.kill();
-            let _ = router.wait();
-        }
-        let _ = fs::remove_dir_all(&self.folder);
+impl Deref for Lab {
+    type Target = Started;
+
+    fn deref(&self) -> &Started {
+        &self.started
     }
 }
 
@@ -76,9 +74,9 @@ impl Lab {
     /// Certificates and a document, and no router yet.
     fn new(number: u8, more: &str) -> Lab {
         let process = std::process::id();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("api-tls-{number}-{process}"));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
+        let started =
+            Started::at(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("api-tls-{number}-{process}")));
+        let folder = &started.folder;
         let [_, _, high, low] = process.to_be_bytes();
         let address = SocketAddr::from(([127, 50 + number, high, low], 50_051));
         let at = folder.display();
@@ -90,26 +88,12 @@ impl Lab {
         );
         fs::write(folder.join("router.yaml"), document).unwrap();
         for name in ["routers", "clients", "others"] {
-            authority(&folder, name);
+            authority(folder, name);
         }
-        certificate(&folder, "router", "routers", "DNS:router.example.net");
-        certificate(&folder, "fleet", "clients", "DNS:other.example.net,DNS:Fleet.example.net");
-        certificate(&folder, "ann", "clients", "");
-        Lab { folder, address, router: None }
-    }
-
-    fn command(&self, what: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quiver"));
-        command.arg(what).stdin(Stdio::null());
-        command
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.file("log")).unwrap()
+        certificate(folder, "router", "routers", "DNS:router.example.net");
+        certificate(folder, "fleet", "clients", "DNS:other.example.net,DNS:Fleet.example.net");
+        certificate(folder, "ann", "clients", "");
+        Lab { started, address }
     }
 
     async fn started(number: u8, more: &str) -> Lab {
@@ -120,15 +104,8 @@ impl Lab {
 
     /// Starts the router, and waits until its log has a line.
     async fn start(&mut self, line: &str) {
-        let log = fs::File::create(self.file("log")).unwrap();
-        let mut run = self.command("run");
-        self.router = Some(run.arg("--config").arg(self.file("router.yaml")).stderr(log).spawn().unwrap());
-        let until = Instant::now() + PATIENCE;
-        while !self.log().contains(line) {
-            let ended = self.router.as_mut().unwrap().try_wait().unwrap();
-            assert!(ended.is_none() && Instant::now() < until, "{ended:?}\n{}", self.log());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        self.started.run(&self.document(), &[]).unwrap();
+        self.tells(line).await;
     }
 
     /// A client over the Unix socket, who is root.
@@ -156,15 +133,6 @@ impl Lab {
         match self.client(name).await {
             Ok(router) => router.system().await.unwrap_err(),
             Err(e) => e,
-        }
-    }
-
-    /// Waits until the log has a line.
-    async fn tells(&self, line: &str) {
-        let until = Instant::now() + PATIENCE;
-        while !self.log().contains(line) {
-            assert!(Instant::now() < until, "{line}\n{}", self.log());
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }

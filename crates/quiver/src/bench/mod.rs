@@ -17,6 +17,7 @@ mod routes;
 mod scenarios;
 mod sink;
 mod special;
+mod started;
 mod traffic;
 mod turns;
 

@@ -4,29 +4,19 @@
 use hyper_util::rt::TokioIo;
 use quiver_client::Router;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{ExitStatus, Output};
+use std::time::Duration;
 use tokio::net::UnixStream;
 use tonic::transport::{Endpoint, Uri};
 use tower::service_fn;
 
+#[path = "../../src/bench/started.rs"]
+mod process;
+
+pub use process::Started;
+
 /// For what must come about, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A router of its own, which ends with this.
-pub struct Started {
-    child: Child,
-    /// Its files: `api` and `ctl` are its sockets.
-    pub folder: PathBuf,
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
 
 /// What a test does with a router of its own and a client of it.
 pub fn run(mut started: Started, test: impl AsyncFnOnce(&mut Started, Router)) {
@@ -45,47 +35,57 @@ impl Started {
 
     /// Starts one with a state folder, more fields of its `sockets`, and this document. Others can come to its folder.
     pub fn with(name: &str, sockets: &str, document: &str) -> Started {
-        let folder = std::env::temp_dir().join(format!("quiver-api-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        let config = folder.join("router.yaml");
-        let ctl = folder.join("ctl");
+        let mut started = Started::named(name);
         let text = format!(
             "quiver: {{sockets: {{ctl: {}{sockets}}}, buffers: {{count: 4096}}}}\n{document}\n",
-            ctl.display()
+            started.file("ctl").display()
         );
-        std::fs::write(&config, text).unwrap();
-        let log = std::fs::File::create(folder.join("log")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_quiver"))
-            .args(["run", "--config"])
-            .arg(&config)
-            .arg("--api")
-            .arg(folder.join("api"))
-            .arg("--state")
-            .arg(folder.join("state"))
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
+        let (api, state) = (started.file("api"), started.file("state"));
+        started
+            .run(&text, &["--api".as_ref(), api.as_os_str(), "--state".as_ref(), state.as_os_str()])
             .unwrap();
-        Started { child, folder }
+        started
+    }
+
+    /// A folder to which others can come, and no router yet.
+    pub fn named(name: &str) -> Started {
+        Started::at(std::env::temp_dir().join(format!("quiver-api-{name}-{}", std::process::id())))
+    }
+
+    /// This folder, and no router yet.
+    pub fn at(folder: PathBuf) -> Started {
+        Started::new(folder, env!("CARGO_BIN_EXE_quiver").into()).unwrap()
+    }
+
+    /// The document that it was started with.
+    pub fn document(&self) -> String {
+        std::fs::read_to_string(self.file("router.yaml")).unwrap()
     }
 
     /// A client of it, as soon as it is there.
-    pub async fn connect(&mut self) -> Router {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match Router::unix(self.folder.join("api")).await {
-                Ok(router) => return router,
-                Err(e) => {
-                    let ended = self.child.try_wait().unwrap();
-                    if ended.is_some() || Instant::now() > until {
-                        let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-                        panic!("{e}; {ended:?}\n{log}");
-                    }
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    pub async fn connect(&self) -> Router {
+        self.client(PATIENCE).await.unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Waits until its log has this.
+    pub async fn tells(&self, line: &str) {
+        let there = async || if self.log().contains(line) { Ok(()) } else { Err(line.to_owned()) };
+        self.wait(PATIENCE, there).await.unwrap_or_else(|e| panic!("{e}"));
+    }
+
+    /// Ends it at once, as a machine without power does.
+    pub fn kill(&mut self) {
+        let mut router = self.router.take().unwrap();
+        router.kill().unwrap();
+        router.wait().unwrap();
+    }
+
+    /// Has it end in order.
+    pub fn end(&mut self) -> ExitStatus {
+        let mut router = self.router.take().unwrap();
+        let process = rustix::process::Pid::from_child(&router);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        router.wait().unwrap()
     }
 
     /// A client of it that takes little before it is read. The router must be there.
@@ -101,8 +101,7 @@ impl Started {
 
     /// What `quiver ctl` does with a command of these words, or of one text.
     pub fn try_ctl(&self, words: &[&str]) -> Output {
-        let mut ctl = Command::new(env!("CARGO_BIN_EXE_quiver"));
-        ctl.arg("ctl").arg("-s").arg(self.folder.join("ctl")).args(words).output().unwrap()
+        self.command("ctl").arg("-s").arg(self.file("ctl")).args(words).output().unwrap()
     }
 
     /// What a command says.

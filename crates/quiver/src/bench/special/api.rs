@@ -3,13 +3,12 @@
 use crate::bench::prefixes::Prefixes;
 use crate::bench::random::Random;
 use crate::bench::report::{Answer, Place, round};
+use crate::bench::started::Started;
 use crate::bench::{Bench, Context, Emit};
 use ipnet::IpNet;
 use quiver_client::v1::{NextHop, NextHopSet, RouteChanges, RouteFamily, RouteFilter, RouteHello};
 use quiver_client::{Error, Program, Router as Routes, prefixes, push};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Routes of a batch.
@@ -19,7 +18,7 @@ const HOPS: u32 = 256;
 /// Routes that are changed one in a message, without waiting.
 const SINGLE: usize = 200_000;
 /// How long the router may take to start.
-const START: Duration = Duration::from_secs(30);
+pub(super) const START: Duration = Duration::from_secs(30);
 
 /// Routes of one family, a second.
 #[derive(Serialize)]
@@ -72,76 +71,24 @@ impl Times {
     }
 }
 
-/// A router of its own, which ends with this.
-pub(super) struct Started {
-    pub(super) child: Child,
-    folder: PathBuf,
+/// Starts a router with a loopback interface, and more lines of a document.
+pub(super) fn start(more: &str) -> Result<Started, String> {
+    let folder = std::env::temp_dir().join(format!("quiver-bench-{}", std::process::id()));
+    let mut started = Started::new(folder, std::env::current_exe().map_err(|e| e.to_string())?)?;
+    let document = format!(
+        "quiver:\n  sockets: {{ctl: {}}}\n{more}loopbacks:\n  loop0: {{addresses: [10.255.0.1/16, \"2001:db8:ffff::1/64\"]}}\n",
+        started.file("ctl").display()
+    );
+    let api = started.file("api");
+    started.run(&document, &["--api".as_ref(), api.as_os_str()])?;
+    Ok(started)
 }
 
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-impl Started {
-    /// One with a loopback interface, and more lines of a document.
-    pub(super) fn begin(more: &str) -> Result<Started, String> {
-        let folder = std::env::temp_dir().join(format!("quiver-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        let config = folder.join("router.yaml");
-        let text = format!(
-            "quiver:\n  sockets: {{ctl: {}}}\n{more}loopbacks:\n  loop0: {{addresses: [10.255.0.1/16, \"2001:db8:ffff::1/64\"]}}\n",
-            folder.join("ctl").display()
-        );
-        std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
-        let own = std::env::current_exe().map_err(|e| e.to_string())?;
-        let child = Command::new(own)
-            .arg("run")
-            .arg("--config")
-            .arg(&config)
-            .arg("--api")
-            .arg(api(&folder))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|e| format!("cannot start a router: {e}"))?;
-        Ok(Started { child, folder })
-    }
-
-    /// Where its API is.
-    pub(super) fn api(&self) -> PathBuf {
-        api(&self.folder)
-    }
-
-    /// How long its control thread was busy at most, and more, as `show control` has it.
-    pub(super) fn control(&self) -> Option<serde_json::Value> {
-        let own = std::env::current_exe().ok()?;
-        let mut ctl = Command::new(own);
-        ctl.arg("ctl").arg("-s").arg(self.folder.join("ctl")).arg("--json").arg("show control");
-        serde_json::from_slice(&ctl.output().ok()?.stdout).ok()
-    }
-
-    pub(super) async fn connect(&mut self) -> Result<Routes, String> {
-        let until = Instant::now() + START;
-        loop {
-            match Routes::unix(self.api()).await {
-                Ok(routes) => return Ok(routes),
-                Err(e) if Instant::now() > until => return Err(format!("the router does not answer: {e}")),
-                Err(_) => {}
-            }
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the router has ended: {status}"));
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-}
-
-fn api(folder: &Path) -> PathBuf {
-    folder.join("api")
+/// How long the control thread of a router was busy at most, and more, as `show control` has it.
+pub(super) fn control(started: &Started) -> Option<serde_json::Value> {
+    let mut ctl = started.command("ctl");
+    ctl.arg("-s").arg(started.file("ctl")).arg("--json").arg("show control");
+    serde_json::from_slice(&ctl.output().ok()?.stdout).ok()
 }
 
 fn hello(name: &str) -> RouteHello {
@@ -240,8 +187,8 @@ async fn one_by_one(
     Ok(times)
 }
 
-async fn measure(started: &mut Started, four: &[IpNet], six: &[IpNet]) -> Result<Found, String> {
-    let routes = started.connect().await?;
+async fn measure(started: &Started, four: &[IpNet], six: &[IpNet]) -> Result<Found, String> {
+    let routes = started.client(START).await?;
     let ipv4 = family(&routes, false, four).await?;
     let ipv6 = family(&routes, true, six).await?;
     let some = four.get(..SINGLE.min(four.len())).unwrap_or(four);
@@ -275,7 +222,7 @@ async fn measure(started: &mut Started, four: &[IpNet], six: &[IpNet]) -> Result
         single_per_second,
         alone_ms: Times::of(alone),
         beside_bulk_ms: Times::of(beside),
-        control: started.control(),
+        control: control(started),
         place: Place::now(),
     })
 }
@@ -291,10 +238,10 @@ pub(super) fn table(c: &Context, v6: bool) -> Vec<IpNet> {
 /// Runs the scenario.
 pub fn run(c: &Context, _: &Bench, emit: Emit<'_>) -> Result<(), String> {
     let (four, six) = (table(c, false), table(c, true));
-    let mut started = Started::begin("")?;
+    let started = start("")?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-    let found = runtime.block_on(measure(&mut started, &four, &six))?;
+    let found = runtime.block_on(measure(&started, &four, &six))?;
     let million = |n: f64| format!("{:.2} M", n / 1e6);
     let family = |name: &str, f: &Family| {
         format!(

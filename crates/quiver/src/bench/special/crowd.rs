@@ -1,8 +1,9 @@
 //! `crowd`: what workers and other clients notice of clients of the API that read all the time, never read, send garbage, or break off.
 
-use super::api::{Started, Times, batches, begin, send, table, words};
+use super::api::{START, Times, batches, begin, control, send, start, table, words};
 use crate::bench::random::Random;
 use crate::bench::report::{Answer, Place, round};
+use crate::bench::started::Started;
 use crate::bench::{Bench, Context, Emit};
 use ipnet::IpNet;
 use quiver_client::v1::RouteFilter;
@@ -11,6 +12,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -173,13 +175,14 @@ async fn rate(router: &Routes, time: Duration) -> Result<f64, String> {
 }
 
 async fn measure(
-    started: &mut Started,
+    started: &Started,
     all: &[IpNet],
     workers: &[usize],
     crowd: &AtomicBool,
 ) -> Result<Found, String> {
-    let router = started.connect().await?;
-    let (process, api) = (started.child.id(), started.api());
+    let router = started.client(START).await?;
+    let process = started.router.as_ref().map_or(0, Child::id);
+    let api = started.file("api");
     step_aside(process, workers);
     let mut program = begin(&router, "table", false).await?;
     send(&mut program, batches(false, all, 0, false), all.len()).await?;
@@ -226,7 +229,7 @@ async fn measure(
         wait_ms: Times::of(vec![]),
         wait_ms_undisturbed: Times::of(vec![]),
         memory_mib: [before, most, memory(process)],
-        control: started.control(),
+        control: control(started),
         place: Place::now(),
     })
 }
@@ -235,16 +238,16 @@ async fn measure(
 pub fn run(c: &Context, _: &Bench, emit: Emit<'_>) -> Result<(), String> {
     let all = table(c, false);
     let cpus: Vec<String> = c.machine.cpus.iter().map(usize::to_string).collect();
-    let mut started = Started::begin(&LOAD.replace("CPU", &cpus.join(", ")))?;
+    let started = start(&LOAD.replace("CPU", &cpus.join(", ")))?;
     let _aside = c.machine.step_aside();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, started.connect())?;
-    let (crowd, over, api) = (AtomicBool::new(false), AtomicBool::new(false), started.api());
+    local.block_on(&runtime, started.client(START))?;
+    let (crowd, over, api) = (AtomicBool::new(false), AtomicBool::new(false), started.file("api"));
     let (found, waited) = std::thread::scope(|threads| {
         let beside = threads.spawn(|| waits(&api, &crowd, &over));
-        let found = local.block_on(&runtime, measure(&mut started, &all, &c.machine.cpus, &crowd));
+        let found = local.block_on(&runtime, measure(&started, &all, &c.machine.cpus, &crowd));
         over.store(true, Ordering::Relaxed);
         (found, beside.join().unwrap_or_else(|_| Err("the client beside has ended".into())))
     });
