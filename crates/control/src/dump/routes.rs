@@ -91,16 +91,7 @@ pub(super) fn path_words(router: &Router, v6: bool, p: &RoutePath) -> String {
     }
     match (p.table, p.address) {
         (Some(t), Some(_)) => _ = write!(out, " next-hop-table {t}"),
-        (Some(t), None) => {
-            let into = match p.lookup {
-                Lookup::Mpls => "mpls",
-                Lookup::Ip6 => "ip6",
-                Lookup::Ip => "ip",
-                Lookup::Own if v6 => "ip6",
-                Lookup::Ip4 | Lookup::Own | Lookup::Frame => "ip4",
-            };
-            let _ = write!(out, "{into}-lookup-in-table {t}");
-        }
+        (Some(t), None) => _ = write!(out, "{}-lookup-in-table {t}", p.lookup.word(v6)),
         (None, _) => {}
     }
     if p.weight != 1 {

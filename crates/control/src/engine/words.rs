@@ -170,16 +170,7 @@ fn hop(h: &Hop, v6: bool, out: &mut String) {
     }
     match (h.table, h.address) {
         (Some(t), Some(_)) => _ = write!(out, " next-hop-table {t}"),
-        (Some(t), None) => {
-            let kind = match h.lookup {
-                Lookup::Mpls => "mpls",
-                Lookup::Ip6 => "ip6",
-                Lookup::Ip => "ip",
-                Lookup::Own if v6 => "ip6",
-                Lookup::Own | Lookup::Ip4 | Lookup::Frame => "ip4",
-            };
-            let _ = write!(out, " {kind}-lookup-in-table {t}");
-        }
+        (Some(t), None) => _ = write!(out, " {}-lookup-in-table {t}", h.lookup.word(v6)),
         (None, _) => {}
     }
     if let Some(i) = &h.interface {

@@ -25,13 +25,11 @@ pub(super) const ROUTE: &[&str] = &["prefix", "prefixes", "table", "preference",
 pub(super) const PATH: &[&str] =
     &["address", "interface", "table", "weight", "lookup", "out-labels", "mode", "ttl", "exp"];
 const MODES: &[(&str, bool)] = &[("pipe", false), ("uniform", true)];
-const LOOKUPS: &[(&str, Lookup)] = &[
-    ("ip4", Lookup::Ip4),
-    ("ip6", Lookup::Ip6),
-    ("ip", Lookup::Ip),
-    ("mpls", Lookup::Mpls),
-    ("l2-input", Lookup::Frame),
-];
+const LOOKUPS: &[(&str, Lookup)] =
+    &[of(Lookup::Ip4), of(Lookup::Ip6), of(Lookup::Ip), of(Lookup::Mpls), of(Lookup::Frame)];
+const fn of(lookup: Lookup) -> (&'static str, Lookup) {
+    (lookup.word(false), lookup)
+}
 /// Words that end a next hop.
 const OPTIONS: &[&str] = &["weight", "out-labels", "uniform", "pipe", "ttl", "exp"];
 

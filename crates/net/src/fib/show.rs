@@ -43,9 +43,9 @@ pub(super) fn path_words(router: &Router, p: &RoutePath, v6: bool) -> String {
     }
     match (p.table, p.address) {
         (Some(t), Some(_)) => _ = write!(out, " next-hop-table {t}"),
-        (Some(t), None) => _ = write!(out, " {}-lookup-in-table {t}", lookup_word(p.lookup, v6)),
+        (Some(t), None) => _ = write!(out, " {}-lookup-in-table {t}", p.lookup.word(v6)),
         (None, None) if !matches!(p.lookup, Lookup::Own | Lookup::Frame) => {
-            _ = write!(out, " {}-lookup in the packet's own table", lookup_word(p.lookup, v6));
+            _ = write!(out, " {}-lookup in the packet's own table", p.lookup.word(v6));
         }
         (None, _) => {}
     }
@@ -56,16 +56,6 @@ pub(super) fn path_words(router: &Router, p: &RoutePath, v6: bool) -> String {
         let _ = write!(out, " {}", p.labels);
     }
     out
-}
-
-fn lookup_word(lookup: Lookup, v6: bool) -> &'static str {
-    match lookup {
-        Lookup::Mpls => "mpls",
-        Lookup::Ip6 => "ip6",
-        Lookup::Ip => "ip",
-        Lookup::Own if v6 => "ip6",
-        Lookup::Ip4 | Lookup::Own | Lookup::Frame => "ip4",
-    }
 }
 
 /// What a group holds now, as data.

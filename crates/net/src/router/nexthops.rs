@@ -51,6 +51,18 @@ pub enum Lookup {
 }
 
 impl Lookup {
+    /// Its word, as in `ip4-lookup-in-table` and `l2-input-on`, of a route of IPv6 or not.
+    pub const fn word(self, v6: bool) -> &'static str {
+        match self {
+            Lookup::Own if v6 => "ip6",
+            Lookup::Own | Lookup::Ip4 => "ip4",
+            Lookup::Ip6 => "ip6",
+            Lookup::Ip => "ip",
+            Lookup::Mpls => "mpls",
+            Lookup::Frame => "l2-input",
+        }
+    }
+
     /// Whether it is only for labels at the bottom of a stack, behind which an IP packet or a frame follows.
     pub fn ends_stack(self) -> bool {
         matches!(self, Lookup::Ip4 | Lookup::Ip6 | Lookup::Ip | Lookup::Frame)
