@@ -86,6 +86,18 @@ impl Reads for Written {
     }
 }
 
+/// Reads until a reading is of one state, `None` where that changed meanwhile, so often as may be; told which reading is the last.
+pub(super) async fn until_unchanged<T>(
+    mut read: impl AsyncFnMut(bool) -> Result<Option<T>, CommandError>,
+) -> Result<T, CommandError> {
+    for n in 0..=TRIES {
+        if let Some(read) = read(n == TRIES).await? {
+            return Ok(read);
+        }
+    }
+    Err(CommandError::conflict("the configuration was changed while it was read: ask again"))
+}
+
 impl Desk {
     /// Reads what runs, with a section `quiver`, while everything else has its turn, and its version when that began; anew where it
     /// changes meanwhile, and `for_sure` at one go at last, for who cannot ask again.
@@ -95,19 +107,8 @@ impl Desk {
         settings: &Settings,
         begin: impl Fn(&Router) -> Result<R, CommandError>,
     ) -> Result<(R, String), CommandError> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let piece = if for_sure && tries > TRIES { Duration::MAX } else { PIECE };
-            if let Some(read) = self.read_once(piece, settings, &begin).await? {
-                return Ok(read);
-            }
-            if tries > TRIES {
-                return Err(CommandError::conflict(
-                    "the configuration was changed while it was read: ask again",
-                ));
-            }
-        }
+        let piece = |last: bool| if for_sure && last { Duration::MAX } else { PIECE };
+        until_unchanged(async |last| self.read_once(piece(last), settings, &begin).await).await
     }
 
     /// `None` where it was changed meanwhile.

@@ -4,7 +4,7 @@ use super::App;
 use super::change::{COMMENT, alone, background, header, who, words};
 use super::desired::{Desk, From};
 use super::keeping;
-use super::reading::Written;
+use super::reading::{Written, until_unchanged};
 use crate::engine::{self, Brought, Side};
 use crate::events::Phase;
 use crate::saved::Kind;
@@ -12,9 +12,6 @@ use command::{Args, Caller, Command, CommandError, Output};
 use net::router::Router;
 use serde_json::json;
 use std::sync::Arc;
-
-/// How often what runs is read anew because it has changed between its readings.
-const TRIES: u32 = 20;
 
 pub(super) fn command() -> Command<App> {
     Command::write("configuration save [comment <comment:string>]", "Keep what runs for the next start", save)
@@ -72,18 +69,12 @@ pub(super) async fn saved(
     let (who_saves, told_of) = (author.clone(), comment.clone());
     let begin = |router: &Router| Ok(Written::of(router));
     // Both readings are of one state.
-    let mut tries = 0;
-    let (text, running) = loop {
+    let both = until_unchanged(async |_| {
         let (read, version) = desk.read_whole(false, &desk.next_settings(), begin).await?;
         let running = desk.running().await?;
-        if desk.version()? == version {
-            break (read.text, running);
-        }
-        tries += 1;
-        if tries > TRIES {
-            return Err(CommandError::conflict("the configuration was changed while it was read: ask again"));
-        }
-    };
+        Ok((desk.version()? == version).then_some((read.text, running)))
+    });
+    let (text, running) = both.await?;
     let (by, commands) = (words(&author), desk.changes.trail.unsaved());
     let kept = background(move || {
         let newest = folder.numbers()?.first().copied();
