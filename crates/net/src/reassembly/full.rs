@@ -5,19 +5,17 @@
 //! headers. So packets of 64 KiB are put together without a copy.
 
 use super::fragment::{Family, Fragment, ReassemblyReason as R};
+use super::reassembler::{Datagrams, Reassembler, View, expire};
 use super::store::{Held, Store};
-use super::table::Place;
-use super::{Config, Kind, LARGEST, REASSEMBLED, Settings, Summary, Walk};
-use crate::plane::Plane;
+use super::table::{Piece, Place};
+use super::{LARGEST, REASSEMBLED};
 use graph::node::Step;
-use graph::{Buffers, Chain, Desc, Env, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
+use graph::{Buffers, Chain, Desc, Env, Exit, Guard, Node, Packet, TraceRecord, flags};
 use std::fmt;
-use std::marker::PhantomData;
-use std::sync::Arc;
 
 /// What is known of a datagram.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct State {
+pub struct State {
     /// Bytes of its payload; known once its last fragment came.
     total: Option<u32>,
     /// Bytes of payload that are held.
@@ -40,63 +38,23 @@ impl Held for State {
     }
 }
 
-/// The node of a family.
-pub struct FullReassembly<F: Family> {
-    plane: Arc<Plane>,
-    config: Arc<Published<Config>>,
-    walk: Walk,
-    store: Store<F::Key, State>,
-    family: PhantomData<F>,
-}
+impl<F: Family> Datagrams<F> for State {
+    const SHALLOW: bool = false;
 
-/// Snapshot of one vector.
-pub struct FullView<'v, F: Family> {
-    plane: &'v Plane,
-    guard: &'v Guard,
-    settings: &'v Settings,
-    store: &'v mut Store<F::Key, State>,
-}
-
-impl<F: Family> FullReassembly<F> {
-    const KIND: Kind = Kind { v6: F::IS_V6, shallow: false };
-
-    /// A node over `plane` for a pool of `buffers` buffers.
-    pub fn new(plane: &Arc<Plane>, buffers: usize) -> Self {
-        let store = Store::new(buffers, plane.handoff.workers());
-        FullReassembly {
-            plane: Arc::clone(plane),
-            config: plane.publish(),
-            walk: Walk::default(),
-            store,
-            family: PhantomData,
+    fn late(p: Piece, env: &mut Env) {
+        if p.from != 0 {
+            return env.drop(p.d, R::Timeout);
         }
-    }
-
-    /// Looks for what is too old soon, and in the intervals of today's limits from then on.
-    pub fn walk_soon(&mut self) {
-        self.walk = Walk::default();
-    }
-
-    /// Lets go of datagrams whose time ran out, for the control side's mail.
-    pub fn walk(&mut self, env: &mut Env, settings: &Settings) {
-        expire::<F>(&mut self.store, env, settings, usize::MAX);
-    }
-
-    /// So many workers share the work from now on: has what is held of others' datagrams come in again, to go to them.
-    pub fn share_out(&mut self, env: &mut Env, buffers: usize, workers: usize) {
-        self.store.share_out(&self.plane, env, buffers, workers);
-    }
-
-    /// Lets go of everything.
-    pub fn clear(&mut self, env: &mut Env) {
-        while self.store.evict(|d| env.drop(d, R::Evicted)).is_some() {}
-    }
-
-    /// What it holds; `details` says whether the datagrams one by one, too.
-    pub fn summary(&mut self, now_ns: u64, details: bool) -> Summary {
-        self.store.summary(now_ns, details)
+        // RFC 792, RFC 8200 section 4.5: only where the first fragment came.
+        env.count(R::TimeExceeded);
+        env.forward(Desc { aux: F::TIME_EXCEEDED.word(), ..p.d }, F::error());
     }
 }
+
+/// The node of a family.
+pub type FullReassembly<F> = Reassembler<F, State>;
+
+type FullView<'v, F> = View<'v, F, State>;
 
 impl<F: Family> Node for FullReassembly<F> {
     const NAME: &'static str = F::FULL;
@@ -106,8 +64,7 @@ impl<F: Family> Node for FullReassembly<F> {
     type View<'v> = FullView<'v, F>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> FullView<'v, F> {
-        let settings = self.config.load(guard).of(Self::KIND);
-        FullView { plane: &self.plane, guard, settings, store: &mut self.store }
+        self.look(guard)
     }
 
     fn step(view: &mut FullView<'_, F>, p: &mut Packet<'_>) -> Step<F::FullNext, R> {
@@ -126,44 +83,21 @@ impl<F: Family> Node for FullReassembly<F> {
             return Err(R::Offload.into());
         }
         super::to_owner(view.plane, p, &f.key)?;
-        expire::<F>(view.store, p.env, view.settings, 2);
+        expire::<F, State>(view.store, p.env, view.settings, 2);
         put::<F>(view, p, f)
     }
 
     fn due_ns(&self) -> Option<u64> {
-        self.walk.due_ns(self.store.table.len() != 0)
+        self.due()
     }
 
     fn tick(&mut self, env: &mut Env, guard: &Guard) -> bool {
-        let settings = self.config.load(guard).of(Self::KIND);
-        let gone = expire::<F>(&mut self.store, env, settings, Walk::AT_ONCE);
-        self.walk.looked(env.now_ns, gone, settings)
+        self.time(env, guard)
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::format::ip(r.bytes(), f)
     }
-}
-
-/// Lets go of at most `most` datagrams whose time ran out, and answers how many went.
-fn expire<F: Family>(
-    store: &mut Store<F::Key, State>,
-    env: &mut Env,
-    settings: &Settings,
-    most: usize,
-) -> usize {
-    for gone in 0..most {
-        let Some(c) = store.expired(env.now_ns, settings.timeout) else { return gone };
-        store.finish(c, |p| {
-            if p.from != 0 {
-                return env.drop(p.d, R::Timeout);
-            }
-            // RFC 792, RFC 8200 section 4.5: only where the first fragment came.
-            env.count(R::TimeExceeded);
-            env.forward(Desc { aux: F::TIME_EXCEEDED.word(), ..p.d }, F::error());
-        });
-    }
-    most
 }
 
 /// Drops what is held of a datagram, and will drop what comes of it.

@@ -13,6 +13,7 @@ mod commands;
 mod fragment;
 mod full;
 mod part;
+mod reassembler;
 mod store;
 mod table;
 #[cfg(test)]

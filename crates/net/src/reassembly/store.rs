@@ -9,7 +9,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 /// What a store needs to know of a datagram.
-pub(super) trait Held: Default {
+pub trait Held: Default {
     /// What comes of it is dropped.
     fn refused(&self) -> bool;
     /// Bytes of payload that came.
@@ -21,7 +21,7 @@ pub(super) trait Held: Default {
 }
 
 /// The datagrams of one worker and one kind.
-pub(super) struct Store<K, T> {
+pub struct Store<K, T> {
     pub table: Table<K, T>,
     /// Buffers that may be held.
     allowance: u32,

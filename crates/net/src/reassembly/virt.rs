@@ -3,18 +3,17 @@
 //! for it.
 
 use super::fragment::{Family, Fragment, ReassemblyReason as R};
+use super::reassembler::{Datagrams, Reassembler, View, expire};
 use super::store::{Held, Store};
-use super::{Config, KNOWN_L4, Kind, L4, Settings, Summary, Walk};
-use crate::plane::Plane;
+use super::table::Piece;
+use super::{KNOWN_L4, L4, Settings};
 use graph::node::Step;
-use graph::{Env, Exit, Guard, Node, Packet, Published, TraceRecord, flags};
+use graph::{Env, Exit, Guard, Node, Packet, TraceRecord, flags};
 use std::fmt;
-use std::marker::PhantomData;
-use std::sync::Arc;
 
 /// What is known of a datagram.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct State {
+pub struct State {
     /// Of the first fragment, with the end of its payload.
     first: Option<(L4, u32)>,
     /// Bytes of payload; known once the last fragment came.
@@ -38,63 +37,18 @@ impl Held for State {
     }
 }
 
+impl<F: Family> Datagrams<F> for State {
+    const SHALLOW: bool = true;
+
+    fn late(p: Piece, env: &mut Env) {
+        env.drop(p.d, R::Timeout);
+    }
+}
+
 /// The node of a family.
-pub struct VirtualReassembly<F: Family> {
-    plane: Arc<Plane>,
-    config: Arc<Published<Config>>,
-    walk: Walk,
-    store: Store<F::Key, State>,
-    family: PhantomData<F>,
-}
+pub type VirtualReassembly<F> = Reassembler<F, State>;
 
-/// Snapshot of one vector.
-pub struct VirtualView<'v, F: Family> {
-    plane: &'v Plane,
-    guard: &'v Guard,
-    settings: &'v Settings,
-    store: &'v mut Store<F::Key, State>,
-}
-
-impl<F: Family> VirtualReassembly<F> {
-    const KIND: Kind = Kind { v6: F::IS_V6, shallow: true };
-
-    /// A node over `plane` for a pool of `buffers` buffers.
-    pub fn new(plane: &Arc<Plane>, buffers: usize) -> Self {
-        let store = Store::new(buffers, plane.handoff.workers());
-        VirtualReassembly {
-            plane: Arc::clone(plane),
-            config: plane.publish(),
-            walk: Walk::default(),
-            store,
-            family: PhantomData,
-        }
-    }
-
-    /// Looks for what is too old soon, and in the intervals of today's limits from then on.
-    pub fn walk_soon(&mut self) {
-        self.walk = Walk::default();
-    }
-
-    /// Lets go of datagrams whose time ran out, for the control side's mail.
-    pub fn walk(&mut self, env: &mut Env, settings: &Settings) {
-        expire(&mut self.store, env, settings, usize::MAX);
-    }
-
-    /// So many workers share the work from now on: has what is held of others' datagrams come in again, to go to them.
-    pub fn share_out(&mut self, env: &mut Env, buffers: usize, workers: usize) {
-        self.store.share_out(&self.plane, env, buffers, workers);
-    }
-
-    /// Lets go of everything.
-    pub fn clear(&mut self, env: &mut Env) {
-        while self.store.evict(|d| env.drop(d, R::Evicted)).is_some() {}
-    }
-
-    /// What it holds; `details` says whether the datagrams one by one, too.
-    pub fn summary(&mut self, now_ns: u64, details: bool) -> Summary {
-        self.store.summary(now_ns, details)
-    }
-}
+type VirtualView<'v, F> = View<'v, F, State>;
 
 impl<F: Family> Node for VirtualReassembly<F> {
     const NAME: &'static str = F::VIRTUAL;
@@ -104,8 +58,7 @@ impl<F: Family> Node for VirtualReassembly<F> {
     type View<'v> = VirtualView<'v, F>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> VirtualView<'v, F> {
-        let settings = self.config.load(guard).of(Self::KIND);
-        VirtualView { plane: &self.plane, guard, settings, store: &mut self.store }
+        self.look(guard)
     }
 
     fn step(view: &mut VirtualView<'_, F>, p: &mut Packet<'_>) -> Step<F::VirtualNext, R> {
@@ -120,18 +73,16 @@ impl<F: Family> Node for VirtualReassembly<F> {
             return Err(R::Offload.into());
         }
         super::to_owner(view.plane, p, &f.key)?;
-        expire(view.store, p.env, view.settings, 2);
+        expire::<F, State>(view.store, p.env, view.settings, 2);
         pass::<F>(view, p, f)
     }
 
     fn due_ns(&self) -> Option<u64> {
-        self.walk.due_ns(self.store.table.len() != 0)
+        self.due()
     }
 
     fn tick(&mut self, env: &mut Env, guard: &Guard) -> bool {
-        let settings = self.config.load(guard).of(Self::KIND);
-        let gone = expire(&mut self.store, env, settings, Walk::AT_ONCE);
-        self.walk.looked(env.now_ns, gone, settings)
+        self.time(env, guard)
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,19 +91,6 @@ impl<F: Family> Node for VirtualReassembly<F> {
         }
         crate::format::ip(r.bytes(), f)
     }
-}
-
-fn expire<K: Copy + Eq + std::hash::Hash + fmt::Display>(
-    store: &mut Store<K, State>,
-    env: &mut Env,
-    settings: &Settings,
-    most: usize,
-) -> usize {
-    for gone in 0..most {
-        let Some(c) = store.expired(env.now_ns, settings.timeout) else { return gone };
-        store.finish(c, |p| env.drop(p.d, R::Timeout));
-    }
-    most
 }
 
 fn pass<F: Family>(
