@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE};
-use crate::interface::{Interface, Tags, Words, ifflags};
+use crate::interface::{Interface, ifflags};
 use crate::plane::table::Tables;
 use crate::plane::{Counters, Plane, PlaneConfig, kind};
 use crate::punt::{Message, Police, Punt, Punted, Request};
@@ -15,7 +15,7 @@ use graph::epoch::Reader;
 use graph::node::Never;
 use graph::{
     BatchNode, Buffer, Builder, Desc, Dispatcher, Domain, Edge, Env, Graph, Guard, Node, NodeId, Pool,
-    PoolConfig, PoolMemory, Published, Reclaimer, Seen, TxCaps, Vector, flags,
+    PoolConfig, PoolMemory, Published, Reclaimer, Seen, Vector, flags,
 };
 use packet::ip4::addr;
 use std::net::Ipv6Addr;
@@ -255,28 +255,6 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
         mtu: 1500,
         mac: [2, 0, 0, 0, 0, n],
         hw: n.into(),
-        caps: TxCaps::default(),
-        ip4_unicast: 0,
-        ip6_unicast: 0,
-        input: 0,
-        output: 0,
-        l2_input: 0,
-        l2_output: 0,
-        mpls_input: 0,
-        ip4_local: 0,
-        ip6_local: 0,
-        ip4_punt: 0,
-        ip6_punt: 0,
-        settings: Words::default(),
-        table4: 0,
-        table6: 0,
-        tags: Tags::default(),
-        xconnect: None,
-        bridge: None,
-        retag: crate::interface::Retag::default(),
-        tunnel: None,
-        midchain: None,
-        subs: None,
         addrs4: addrs4.into(),
         addrs6: addrs6.iter().map(|a| (number(a), 64)).collect(),
         groups4: Box::new([0xe000_0001, 0xe000_0002]),
@@ -289,6 +267,7 @@ fn interface(n: u8, addrs4: &[(u32, u8)], addrs6: &[&str], tentative: &[&str]) -
             all.into()
         },
         tentative6: tentative.iter().map(number).collect(),
+        ..Interface::default()
     }
 }
 

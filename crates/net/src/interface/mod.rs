@@ -189,6 +189,45 @@ pub struct Interface {
 
 const _: () = assert!(core::mem::offset_of!(Interface, ip4_unicast) <= 64);
 
+/// One that is down and does nothing.
+impl Default for Interface {
+    fn default() -> Self {
+        Interface {
+            flags: 0,
+            mtu: 1500,
+            hw: 0,
+            output: 0,
+            l2_output: 0,
+            bridge: None,
+            retag: Retag::default(),
+            mac: [0; 6],
+            ip4_unicast: 0,
+            ip6_unicast: 0,
+            l2_input: 0,
+            mpls_input: 0,
+            ip4_local: 0,
+            ip6_local: 0,
+            ip4_punt: 0,
+            ip6_punt: 0,
+            input: 0,
+            table4: 0,
+            table6: 0,
+            subs: None,
+            xconnect: None,
+            caps: TxCaps::default(),
+            settings: Words::default(),
+            tags: Tags::default(),
+            tunnel: None,
+            midchain: None,
+            addrs4: Box::default(),
+            addrs6: Box::default(),
+            groups4: Box::default(),
+            groups6: Box::default(),
+            tentative6: Box::default(),
+        }
+    }
+}
+
 impl Interface {
     /// True when all of `bits` are set.
     #[inline]

@@ -5,7 +5,7 @@ use super::devices::{Device, PcapFiles};
 use super::following::Following;
 use super::tell::Remote;
 use super::{Encap, IfState, Kind, Membership, Op, OpError, Order, Router};
-use crate::interface::{Columns, Interface, Retag, Settings, Switch, Tags, Words};
+use crate::interface::{Columns, Interface, Settings, Switch};
 use crate::plane::table::FibIndex;
 use graph::TxCaps;
 use ipnet::IpNet;
@@ -162,42 +162,6 @@ impl Interfaces {
     }
 }
 
-fn blank() -> Interface {
-    Interface {
-        flags: 0,
-        mtu: 1500,
-        mac: [0; 6],
-        hw: 0,
-        caps: TxCaps::default(),
-        ip4_unicast: 0,
-        ip6_unicast: 0,
-        input: 0,
-        output: 0,
-        l2_input: 0,
-        l2_output: 0,
-        mpls_input: 0,
-        ip4_local: 0,
-        ip6_local: 0,
-        ip4_punt: 0,
-        ip6_punt: 0,
-        settings: Words::default(),
-        table4: 0,
-        table6: 0,
-        tags: Tags::default(),
-        xconnect: None,
-        bridge: None,
-        retag: Retag::default(),
-        tunnel: None,
-        midchain: None,
-        subs: None,
-        addrs4: Box::default(),
-        addrs6: Box::default(),
-        groups4: Box::default(),
-        groups6: Box::default(),
-        tentative6: Box::default(),
-    }
-}
-
 /// What a new interface starts with.
 pub(super) struct NewInterface {
     pub name: String,
@@ -231,7 +195,7 @@ impl Router {
         let index = self
             .interfaces
             .slots
-            .insert(blank())
+            .insert(Interface::default())
             .map_err(|_| OpError::new("no room for another interface"))?;
         self.plane.counters.drops.reserve(index);
         Ok(index)
