@@ -16,11 +16,47 @@ pub mod bflags {
     pub const ARP_UFWD: u8 = 1 << 5;
 }
 
+/// By what workers find a bridge domain, from 1; an operator knows it by its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct BdIndex(pub u16);
+
+impl BdIndex {
+    /// Its place in a list.
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+
+    /// The key of an address of it in the MAC table.
+    #[inline(always)]
+    pub fn key(self, mac: [u8; 6]) -> u64 {
+        tables::macs::key(self.0, mac)
+    }
+
+    /// The bridge domain of a key.
+    pub fn of(key: u64) -> BdIndex {
+        BdIndex(tables::macs::key_bridge(key))
+    }
+
+    /// What it adds to the bytes of an address to be the key of that in the MAC table.
+    #[inline(always)]
+    pub fn in_key(self) -> u64 {
+        u64::from(self.0) << 48
+    }
+}
+
+impl From<BdIndex> for u32 {
+    #[inline(always)]
+    fn from(bd: BdIndex) -> u32 {
+        bd.0.into()
+    }
+}
+
 /// What an interface is to its bridge domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BridgePort {
-    /// The number of the bridge domain in `L2Plane::bridges`, from 1.
-    pub bridge: u16,
+    /// The bridge domain, in `L2Plane::bridges`.
+    pub bridge: BdIndex,
     /// Split-horizon group: members of one group other than 0 do not exchange frames.
     pub shg: u8,
     /// The interface through which the bridge domain is routed.

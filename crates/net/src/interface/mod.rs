@@ -8,7 +8,7 @@ pub mod retag;
 mod settings;
 mod summary;
 
-pub use bridge_port::{BridgePort, bflags};
+pub use bridge_port::{BdIndex, BridgePort, bflags};
 pub use features::{Bits, DIRECTED_BROADCAST, L2_XCONNECT, MtuOf, SETTINGS, Switch};
 pub use midchain::{Fixup, MIDCHAIN_TX, Midchain, Varies};
 pub use pseudowire::{Pseudowire, TUNNEL_TX};

@@ -40,9 +40,9 @@ impl IfSummary {
         set(i.ip6_unicast != 0, IfSummary::FEATURES6);
         set(i.l2_input != 0, IfSummary::FEATURES_L2);
         set(i.ip4_local | i.ip6_local != 0, IfSummary::FEATURES_LOCAL);
-        let bridge = i.bridge.map_or(0, |b| u64::from(b.bridge));
+        let bridge = i.bridge.map_or(0, |b| b.bridge.in_key());
         let place = |table: u32| u64::from(table as u16);
-        IfSummary(bits | place(i.table4) << 16 | place(i.table6) << 32 | bridge << 48)
+        IfSummary(bits | place(i.table4) << 16 | place(i.table6) << 32 | bridge)
     }
 
     /// Whether those of `mask` that are set are these.

@@ -13,7 +13,7 @@ use packet::eth::{EtherType, MacAddr};
 use packet::ip6::Ip6View;
 use packet::nd::{self, NdMessage};
 use std::sync::Arc;
-use tables::macs::{self, MacReader};
+use tables::macs::MacReader;
 
 graph::edges! {
     /// Where `l2-arp-term` sends frames.
@@ -164,7 +164,7 @@ impl Node for L2ArpTerm {
         if let Some(a) = found {
             if port.is(bflags::ARP_UFWD) {
                 p.data_mut()[..6].copy_from_slice(&a.mac);
-                let entry = view.macs.find(macs::key(port.bridge, a.mac));
+                let entry = view.macs.find(port.bridge.key(a.mac));
                 match super::towards(p, &port, entry, &mut view.tx, view.counts) {
                     Ok(Some(way)) => {
                         p.count(TermReason::Unicast);

@@ -168,7 +168,7 @@ impl BridgeView<'_> {
             Learnt::NoRoom => BridgeReason::TableGrows,
         };
         p.count(event);
-        let rows = [self.bridges.get(u32::from(port.bridge)), self.ports.get(p.d.rx)];
+        let rows = [self.bridges.get(port.bridge.into()), self.ports.get(p.d.rx)];
         for row in rows.into_iter().flatten() {
             match event {
                 BridgeReason::Moved => row.bytes.add(1),
@@ -236,7 +236,7 @@ impl Node for L2Bridge {
             return Err(BridgeReason::BadSource.into());
         }
         if !port.bvi && port.is(bflags::LEARN) {
-            view.learn(p, macs::key(port.bridge, src), port, bridge)?;
+            view.learn(p, port.bridge.key(src), port, bridge)?;
         }
         rx.retag.enter(p).map_err(BridgeReason::from)?;
         if dst[0] & 1 != 0 {
@@ -249,7 +249,7 @@ impl Node for L2Bridge {
             return Ok(BridgeNext::Flood);
         }
         if port.is(bflags::FORWARD) {
-            let found = view.macs.find(macs::key(port.bridge, dst));
+            let found = view.macs.find(port.bridge.key(dst));
             match super::towards(p, port, found, &mut view.tx, &view.counts.rx).map_err(BridgeReason::from)? {
                 Some(Egress::Output) => return Ok(BridgeNext::Output),
                 Some(Egress::Bvi) => return Ok(BridgeNext::Bvi),
@@ -360,7 +360,7 @@ impl Source<'_> {
         mut usual: impl FnMut(&mut Desc, &mut [u8; WINDOW], W) -> bool,
     ) -> usize {
         const { assert!(UNUSUAL & flags::UNUSUAL == flags::UNUSUAL) };
-        let (rx, above, n) = (self.rx, u64::from(self.port.bridge) << 48, descs.len());
+        let (rx, above, n) = (self.rx, self.port.bridge.in_key(), descs.len());
         let fits = |d: &Desc| d.flags & UNUSUAL == 0 && d.rx == rx && d.len >= 14;
         // The pair of the frame before, of which many come in a row, and its way.
         let mut last: Option<((u64, u64), W)> = None;
@@ -518,7 +518,7 @@ impl QuickNode for L2Bridge {
         let seen = learns.then(|| Entry::learned(first.rx, view.now));
         let from = Source { rx: first.rx, port, seen, macs: view.macs, ifs: view.rx.all() };
         let w = rooms.window::<0>(first)?;
-        let found = view.macs.find(addresses(w).0 | u64::from(port.bridge) << 48);
+        let found = view.macs.find(addresses(w).0 | port.bridge.in_key());
         let tx = found.port();
         let visits = from.ifs.get(tx).filter(|_| found.is_live()).map_or(0, |i| i.l2_output);
         let members =

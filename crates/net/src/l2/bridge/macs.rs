@@ -3,6 +3,7 @@
 use super::ops::{BridgeOp, StaticMac};
 use super::part::{BridgeState, Bridges, bridge, known, state, state_mut};
 use super::port::{port, seen};
+use crate::interface::BdIndex;
 use crate::neighbor::Millis;
 use crate::plane::STEP_SECONDS;
 use crate::router::{IfState, Op, OpError, Router};
@@ -10,13 +11,13 @@ use packet::eth::MacAddr;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tables::macs::{Entry, Learnt, Limits, STAMP_MASK, key, key_bridge, key_mac};
+use tables::macs::{Entry, Learnt, Limits, STAMP_MASK, key_mac};
 
 /// Whose addresses are to go.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Gone {
     /// A bridge domain's, which is then free.
-    Bridge(u16),
+    Bridge(BdIndex),
     /// Those behind an interface.
     Port(u32),
 }
@@ -102,13 +103,13 @@ pub(super) fn set_static(
     mac: MacAddr,
     to: Option<StaticMac>,
 ) -> Result<Vec<Op>, OpError> {
-    let number = known(router, id)?.number;
+    let index = known(router, id)?.index;
     if !mac.is_station() {
         return Err(OpError::new(format!(
             "bridge domain {id}: {mac} is not the address of a single station"
         )));
     }
-    let key = key(number, mac.0);
+    let key = index.key(mac.0);
     let there = get(router, key);
     if there.is_some_and(Entry::is_bvi) {
         return Err(OpError::new(format!("bridge domain {id}: {mac} is the address of its BVI")));
@@ -150,7 +151,7 @@ pub(super) fn static_of(router: &Router, id: u32, port: Option<u32>) -> Vec<Brid
     }
     let mine = |k: u64, e: Entry| {
         let here = port.is_none_or(|p| !e.is_filter() && e.port() == p);
-        key_bridge(k) == b.number && e.is_static() && !e.is_bvi() && here
+        BdIndex::of(k) == b.index && e.is_static() && !e.is_bvi() && here
     };
     let all = all.macs.iter().filter(|(k, e)| mine(*k, *e));
     all.map(|(k, e)| BridgeOp::Mac { id, mac: MacAddr(key_mac(k)), to: Some(place_of(router, e)) }).collect()
@@ -168,21 +169,21 @@ pub(super) fn follow_bvi(router: &mut Router, index: u32) -> Result<(), OpError>
     let Some(m) = router.interface(index).and_then(|i| i.membership).filter(|m| m.bvi) else {
         return Ok(());
     };
-    let Some(number) = bridge(router, m.bridge).map(|b| b.number) else { return Ok(()) };
+    let Some(bd) = bridge(router, m.bridge).map(|b| b.index) else { return Ok(()) };
     let mac = router.mac_of(index);
     forget_bvi(router, m.bridge, index);
     if let Some(b) = state_mut(router) {
         b.bvi_macs.insert(index, mac);
     }
-    put(router, key(number, mac.0), Entry::bvi(index)).map(|_| ())
+    put(router, bd.key(mac.0), Entry::bvi(index)).map(|_| ())
 }
 
 /// Whatever address a BVI had is no longer known.
 pub(super) fn forget_bvi(router: &mut Router, id: u32, index: u32) {
-    let Some(number) = bridge(router, id).map(|b| b.number) else { return };
+    let Some(bd) = bridge(router, id).map(|b| b.index) else { return };
     let known = state_mut(router).and_then(|b| b.bvi_macs.remove(&index));
     if let Some(mac) = known {
-        remove(router, key(number, mac.0));
+        remove(router, bd.key(mac.0));
     }
 }
 
@@ -201,25 +202,25 @@ pub(super) fn maintain(router: &mut Router) {
     let Some(b) = state_mut(router) else { return };
     let ready = b.gone.iter().take_while(|g| g.0 < safe).count();
     if ready != 0 {
-        let (mut numbers, mut ports) = (HashSet::new(), HashSet::new());
+        let (mut bridges, mut ports) = (HashSet::new(), HashSet::new());
         for (_, gone) in b.gone.drain(..ready) {
             match gone {
-                Gone::Bridge(n) => drop(numbers.insert(n)),
+                Gone::Bridge(n) => drop(bridges.insert(n)),
                 Gone::Port(n) => drop(ports.insert(n)),
             }
         }
         // One that is in a bridge domain again keeps what was learned there since.
         let again = |p: &u32| Some((seen(router, router.interface(*p)?)?.bridge, *p));
-        let here: HashSet<(u16, u32)> = ports.iter().filter_map(again).collect();
+        let here: HashSet<(BdIndex, u32)> = ports.iter().filter_map(again).collect();
         let Some(b) = state_mut(router) else { return };
         if !b.macs.is_empty() {
             b.macs.remove_if(|k, e| {
-                let number = key_bridge(k);
+                let index = BdIndex::of(k);
                 let left = !e.is_filter() && ports.contains(&e.port());
-                numbers.contains(&number) || left && !here.contains(&(number, e.port()))
+                bridges.contains(&index) || left && !here.contains(&(index, e.port()))
             });
         }
-        for n in numbers {
+        for n in bridges {
             b.slots.remove(n.into());
         }
     }
@@ -260,7 +261,7 @@ pub(super) fn age(router: &mut Router, now: Millis) {
     }
     let mut ages = vec![0; b.ids.len()];
     for b in b.by_id.values() {
-        if let Some(age) = ages.get_mut(usize::from(b.number)) {
+        if let Some(age) = ages.get_mut(b.index.index()) {
             *age = steps(b.settings.mac_age);
         }
     }
@@ -275,7 +276,7 @@ pub(super) fn age(router: &mut Router, now: Millis) {
 
 /// Since the bridge domain was made: addresses that were not learned for a limit, and moves.
 pub fn bridge_events(router: &Router, b: &BridgeState) -> (u64, u64) {
-    let (refused, moves) = router.plane().l2.bridge_events.sum(b.number.into());
+    let (refused, moves) = router.plane().l2.bridge_events.sum(b.index.into());
     (refused - b.events.0, moves - b.events.1)
 }
 
@@ -313,7 +314,7 @@ pub fn macs_from(router: &Router, from: usize) -> (Vec<MacInfo>, Option<usize>) 
 
 fn info(all: &Bridges, now: u16, k: u64, e: Entry) -> MacInfo {
     MacInfo {
-        bridge: all.ids.get(usize::from(key_bridge(k))).copied().unwrap_or(0),
+        bridge: all.ids.get(BdIndex::of(k).index()).copied().unwrap_or(0),
         mac: MacAddr(key_mac(k)),
         interface: (!e.is_filter()).then_some(e.port()),
         fixed: e.is_static(),
@@ -324,11 +325,11 @@ fn info(all: &Bridges, now: u16, k: u64, e: Entry) -> MacInfo {
 
 /// Forgets learned addresses, but not those that somebody else says: all, or those of one bridge domain or interface. How many there were.
 pub fn flush_macs(router: &mut Router, id: Option<u32>, interface: Option<u32>) -> usize {
-    let number = id.map(|id| bridge(router, id).map_or(0, |b| b.number));
+    let index = id.map(|id| bridge(router, id).map_or(BdIndex::default(), |b| b.index));
     let n = state_mut(router).map_or(0, |b| {
         let Bridges { macs, far, .. } = b;
         macs.remove_if(|k, e| {
-            let here = number.is_none_or(|n| n == key_bridge(k)) && interface.is_none_or(|i| i == e.port());
+            let here = index.is_none_or(|n| n == BdIndex::of(k)) && interface.is_none_or(|i| i == e.port());
             let told = far.get(&e.port()).is_some_and(|f| !f.learns);
             !e.is_static() && here && !told
         })
@@ -350,11 +351,11 @@ pub(crate) enum Told {
 
 /// An address is behind a member of which somebody else says what is there: it moves as if a frame had come from it, and away again when one comes.
 pub(crate) fn tell_mac(router: &mut Router, id: u32, mac: MacAddr, port: u32) -> Told {
-    let Some(number) = bridge(router, id).map(|b| b.number) else { return Told::Refused };
+    let Some(index) = bridge(router, id).map(|b| b.index) else { return Told::Refused };
     let seen = Entry::learned(port, stamp(router.now()));
     let macs = router.plane().l2.macs.reader(router.guard());
     let limits = Limits { bridge: u32::MAX, port: u32::MAX };
-    let (learnt, filled) = (macs.learn(key(number, mac.0), seen, limits), macs.wants_room());
+    let (learnt, filled) = (macs.learn(index.key(mac.0), seen, limits), macs.wants_room());
     if filled {
         grow(router);
     }
@@ -367,8 +368,8 @@ pub(crate) fn tell_mac(router: &mut Router, id: u32, mac: MacAddr, port: u32) ->
 
 /// An address is not behind such a member any more.
 pub(crate) fn untell_mac(router: &mut Router, id: u32, mac: MacAddr, port: u32) {
-    let Some(number) = bridge(router, id).map(|b| b.number) else { return };
-    let key = key(number, mac.0);
+    let Some(index) = bridge(router, id).map(|b| b.index) else { return };
+    let key = index.key(mac.0);
     if get(router, key).is_some_and(|e| e.is_live() && !e.is_static() && e.port() == port) {
         remove(router, key);
     }
@@ -380,7 +381,7 @@ pub(crate) fn untell_mac(router: &mut Router, id: u32, mac: MacAddr, port: u32) 
 /// There is no such member, a limit is reached, or the address is a static one.
 pub fn learn_mac(router: &mut Router, id: u32, mac: MacAddr, name: &str) -> Result<(), OpError> {
     let b = known(router, id)?;
-    let (number, limit) = (b.number, b.settings.mac_limit.unwrap_or(u32::MAX));
+    let (index, limit) = (b.index, b.settings.mac_limit.unwrap_or(u32::MAX));
     let i = router.named(name)?;
     if i.membership.is_none_or(|m| m.bridge != id || m.bvi) {
         return Err(OpError::new(format!("{name} is no member of bridge domain {id}")));
@@ -393,7 +394,7 @@ pub fn learn_mac(router: &mut Router, id: u32, mac: MacAddr, name: &str) -> Resu
     let until = Instant::now() + PATIENCE;
     loop {
         let macs = router.plane().l2.macs.reader(router.guard());
-        let (learnt, filled) = (macs.learn(key(number, mac.0), seen, limits), macs.wants_room());
+        let (learnt, filled) = (macs.learn(index.key(mac.0), seen, limits), macs.wants_room());
         if filled {
             grow(router);
         }

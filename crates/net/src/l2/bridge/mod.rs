@@ -30,7 +30,7 @@ pub(crate) use part::{Bridging, Far, make_companion, set_far};
 pub use port::{Port, PortFeatures, TagChange, VlanTag, port};
 pub use up::{BviDrop, BviInput};
 
-use crate::interface::{BridgePort, IfIndex, RetagError};
+use crate::interface::{BdIndex, BridgePort, IfIndex, RetagError};
 use crate::plane::{Bridge, IfCache, Plane};
 use graph::counters::Table;
 use graph::{Guard, Packet, flags};
@@ -40,25 +40,25 @@ use tables::macs::Entry;
 pub(crate) struct BridgeCache<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
-    number: u16,
+    index: BdIndex,
     found: Option<&'v Bridge>,
 }
 
 impl<'v> BridgeCache<'v> {
     pub fn new(plane: &'v Plane, guard: &'v Guard) -> Self {
-        BridgeCache { plane, guard, number: 0, found: None }
+        BridgeCache { plane, guard, index: BdIndex::default(), found: None }
     }
 
     /// Looked up without remembering it.
     #[inline]
-    pub fn peek(&self, number: u16) -> Option<&'v Bridge> {
-        self.plane.l2.bridges.get(u32::from(number), self.guard)
+    pub fn peek(&self, index: BdIndex) -> Option<&'v Bridge> {
+        self.plane.l2.bridges.get(index.into(), self.guard)
     }
 
     #[inline]
-    pub fn get(&mut self, number: u16) -> Option<&'v Bridge> {
-        if number != self.number {
-            (self.number, self.found) = (number, self.peek(number));
+    pub fn get(&mut self, index: BdIndex) -> Option<&'v Bridge> {
+        if index != self.index {
+            (self.index, self.found) = (index, self.peek(index));
         }
         self.found
     }

@@ -3,6 +3,7 @@
 use super::macs;
 use super::part::{self, BridgeSettings, BridgeState, MAX_BRIDGE_ID, change, known};
 use super::port::{self, PortFeatures, TagChange};
+use crate::interface::BdIndex;
 use crate::plane::{Bridge, MAC_LIMIT};
 use crate::router::{Kind, Membership, Op, OpError, PartOp, Router};
 use packet::eth::MacAddr;
@@ -248,16 +249,16 @@ fn create(router: &mut Router, id: u32, settings: BridgeSettings) -> Result<(), 
     let full = || OpError::new(format!("bridge domain {id}: there are as many as there may be, 65535"));
     let number = part::state_mut(router).ok_or_else(full)?.slots.insert(Bridge::default());
     let number = number.map_err(|_| full())?;
-    let number = u16::try_from(number).map_err(|_| OpError::new("too many bridge domains"))?;
+    let index = BdIndex(u16::try_from(number).map_err(|_| OpError::new("too many bridge domains"))?);
     // A number that was another's before is given to a new one: its counters start at 0.
-    let events = router.plane().l2.bridge_events.sum(number.into());
+    let events = router.plane().l2.bridge_events.sum(index.into());
     if let Some(all) = part::state_mut(router) {
-        if all.ids.len() <= usize::from(number) {
-            all.ids.resize(usize::from(number) + 1, 0);
+        if all.ids.len() <= index.index() {
+            all.ids.resize(index.index() + 1, 0);
         }
-        all.ids[usize::from(number)] = id;
+        all.ids[index.index()] = id;
         let (members, arp) = (BTreeMap::new(), BTreeMap::new());
-        all.by_id.insert(id, BridgeState { id, number, settings, members, arp, companion: None, events });
+        all.by_id.insert(id, BridgeState { id, index, settings, members, arp, companion: None, events });
     }
     part::publish(router, id);
     Ok(())
@@ -281,7 +282,7 @@ fn delete(router: &mut Router, id: u32) -> Result<Vec<Op>, OpError> {
     if let Some(all) = part::state_mut(router) {
         all.by_id.remove(&id);
     }
-    macs::forget(router, macs::Gone::Bridge(b.number));
+    macs::forget(router, macs::Gone::Bridge(b.index));
     // Undone last first.
     Ok(ops.into_iter().rev().map(Op::from).collect())
 }

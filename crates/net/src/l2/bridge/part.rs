@@ -3,7 +3,7 @@
 use super::ops::BridgeOp;
 use super::port::{self, Port};
 use super::{commands, macs};
-use crate::interface::{BridgePort, Retag, bflags};
+use crate::interface::{BdIndex, BridgePort, Retag, bflags};
 use crate::neighbor::Millis;
 use crate::plane::{Bridge, L2Writers, Member};
 use crate::router::{
@@ -80,8 +80,8 @@ impl BridgeSettings {
 pub struct BridgeState {
     /// The operator's number.
     pub id: u32,
-    /// The workers' number.
-    pub number: u16,
+    /// That of workers.
+    pub index: BdIndex,
     /// How it forwards.
     pub settings: BridgeSettings,
     /// Its members by interface, the BVI among them.
@@ -230,9 +230,9 @@ pub(super) fn publish(router: &mut Router, id: u32) {
         arp4: arp4.into(),
         arp6: arp6.into(),
     };
-    let number = b.number.into();
+    let index = b.index.into();
     if let Some(all) = state_mut(router) {
-        all.slots.replace(number, content);
+        all.slots.replace(index, content);
     }
 }
 

@@ -260,7 +260,7 @@ pub(super) fn set_tags(
 pub(super) fn seen(router: &Router, i: &IfState) -> Option<BridgePort> {
     let m = i.membership?;
     let (b, told) = (part::bridge(router, m.bridge)?, port(router, i.index));
-    let (bridge, flags) = (b.number, b.settings.flags() & told.features.flags());
+    let (bridge, flags) = (b.index, b.settings.flags() & told.features.flags());
     let limit = told.mac_limit.unwrap_or(u32::MAX);
     Some(BridgePort { bridge, shg: m.shg, bvi: m.bvi, flags, limit })
 }

@@ -48,7 +48,7 @@ fn row(router: &Router, b: &BridgeState) -> String {
     format!(
         "{:>8}{:>8}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>12}{:>10}  {bvi}\n",
         b.id,
-        b.number,
+        b.index.0,
         if s.mac_age == 0 { "off".to_string() } else { s.mac_age.to_string() },
         on(s.learn),
         on(s.forward),
@@ -56,7 +56,7 @@ fn row(router: &Router, b: &BridgeState) -> String {
         on(s.flood),
         on(s.arp_term),
         on(s.arp_ufwd),
-        router.plane().l2.macs.learned_in(b.number),
+        router.plane().l2.macs.learned_in(b.index.0),
         s.mac_limit.map_or("off".to_string(), |n| n.to_string()),
     )
 }
@@ -66,9 +66,9 @@ fn bridge_json(router: &Router, b: &BridgeState) -> String {
     let (refused, moves) = super::bridge_events(router, b);
     let s = &b.settings;
     let fields = json!({
-        "id": b.id, "index": b.number, "mac-age": s.mac_age, "learn": s.learn, "forward": s.forward,
+        "id": b.id, "index": b.index.0, "mac-age": s.mac_age, "learn": s.learn, "forward": s.forward,
         "uu-flood": s.uu_flood, "flood": s.flood, "arp-term": s.arp_term, "arp-ufwd": s.arp_ufwd,
-        "learned": router.plane().l2.macs.learned_in(b.number), "learn-limit": s.mac_limit, "bd-tag": s.tag,
+        "learned": router.plane().l2.macs.learned_in(b.index.0), "learn-limit": s.mac_limit, "bd-tag": s.tag,
         "bvi": b.bvi().map(|i| router.interface_name(i)), "not-learned": refused, "moves": moves,
     });
     let mut open = fields.to_string();

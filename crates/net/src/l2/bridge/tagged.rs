@@ -105,7 +105,7 @@ impl Members<'_> {
                 let Some(w) = rooms.window::<FRONT>(d).filter(|_| fits(d)) else { break };
                 let Some(i) = self.ifs.get(d.rx) else { break };
                 let Some(port) = member(i).filter(|p| p.flags & bflags::FORWARD != 0) else { break };
-                let ((dst, src), above) = (addresses(w), u64::from(port.bridge) << 48);
+                let ((dst, src), above) = (addresses(w), port.bridge.in_key());
                 if (dst | src) & 1 != 0 {
                     break;
                 }
