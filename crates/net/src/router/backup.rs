@@ -4,8 +4,8 @@
 //! Thousands of prefixes may have routes of one group. They are looked at a few at a time: at once for a moment, and in the
 //! turns of the control side that follow.
 
+use super::fibs::Fibs;
 use super::nexthops::NextHops;
-use super::tables::Fibs;
 use super::{Op, OpError, PrefixRoute, RouteInfo, RouteTable, Router};
 use crate::plane::table::FibIndex;
 use ipnet::IpNet;
@@ -299,7 +299,7 @@ impl Router {
 }
 
 /// The routes of a withdrawn prefix.
-pub(super) fn withdrawn(vrf: &super::tables::Vrf, prefix: IpNet) -> Option<RouteInfo> {
+pub(super) fn withdrawn(vrf: &super::fibs::Vrf, prefix: IpNet) -> Option<RouteInfo> {
     let (first, hidden) = vrf.shared.get(&prefix)?.split_first()?;
     Some(RouteInfo { prefix, group: first.group, hidden: hidden.to_vec(), withdrawn: true })
 }

@@ -22,6 +22,7 @@ mod create;
 mod devices;
 mod elsewhere;
 mod features;
+mod fibs;
 mod following;
 mod happened;
 mod inspect;
@@ -94,7 +95,7 @@ pub use words::{
 };
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 
-use self::tables::Fibs;
+use self::fibs::Fibs;
 use crate::interface::{Columns, Switch};
 use crate::neighbor::{DadMode, Millis, NeighborConfig};
 use crate::plane::table::Tables;

@@ -1,8 +1,7 @@
 //! Routes: who wants which prefix, and what the forwarding table holds.
 
+use super::fibs::{Fibs, Vrf};
 use super::nexthops::NextHops;
-use super::tables::Fibs;
-use super::tables::Vrf;
 use super::{NextHopInfo, Op, OpError, PrefixRoute, Rank, RouteBatch, RouteTable, Router, Source, Target};
 use crate::plane::sources::{Marks, Nobodies};
 use crate::plane::table::FibIndex;

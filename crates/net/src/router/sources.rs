@@ -1,7 +1,7 @@
 //! Who makes routes, and which of several for one prefix is used.
 //!
 //! A group belongs to one source and one rank, so that a route tells both by its group: it costs nothing more where a
-//! prefix has one source. Prefixes with several routes stand in a table beside ([`super::tables::Vrf`]).
+//! prefix has one source. Prefixes with several routes stand in a table beside ([`super::fibs::Vrf`]).
 
 use super::preferences::{self, Preferences};
 use super::{Op, OpError, RouteBatch, RouteTable, Router};
