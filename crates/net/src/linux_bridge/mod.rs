@@ -5,11 +5,14 @@
 //! ([`take_bridges`], [`begin_macs`]) or as it changes ([`take_macs`]), and made in turns ([`work`]).
 
 mod commands;
+mod heard;
+mod make;
 mod part;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use part::LinuxBridges;
-pub use part::{
-    Bridge, Device, MacAt, begin_macs, end_macs, forget, local_macs, svis, take_bridges, take_macs, work,
+pub use heard::{
+    Bridge, Device, MacAt, begin_macs, end_macs, forget, local_macs, svis, take_bridges, take_macs,
 };
+pub use make::work;
+pub(crate) use part::LinuxBridges;
