@@ -5,8 +5,9 @@ import signal
 
 import pytest
 from frames import through4, through6
-from harness import Bench, CtlError, wait_for
+from harness import Bench, CtlError, Router, wait_for
 from harness.host import veth
+from harness.router import merged
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
@@ -61,6 +62,51 @@ def test_packets_pass_and_nothing_is_left_behind(mode):
         forwards(t, 1)
         t.router.stop()
         assert settings(t, "left") == UNTOUCHED and settings(t, "right") == UNTOUCHED
+    finally:
+        t.close()
+
+
+def test_what_a_killed_router_left_is_put_back_whatever_runs_then():
+    """Of a device that nobody takes over again: interrupts, number of queues, MTU and MAC address."""
+    t = Bench(ports=("left",), start=False)
+    try:
+        t.inside.ip(f"link add spare numrxqueues 2 numtxqueues 2 type veth peer name spare netns {t.outside.name} numrxqueues 2 numtxqueues 2")
+        for side in (t.outside, t.inside):
+            side.run("ethtool -L spare rx 1 tx 1")
+            side.ip("link set spare up")
+
+        def linux():
+            words = t.inside.ip("link show spare").stdout
+            queues = t.inside.run("ls /sys/class/net/spare/queues").stdout.count("rx-")
+            return settings(t, "spare"), queues, re.search(r"mtu (\d+)", words)[1], re.search(r"link/ether (\S+)", words)[1]
+
+        before = linux()
+        config = merged(t.config, driver("spare", **{"rx-queues": 2}))
+        config["interfaces"]["spare"] = {"mtu": 1600, "mac": "02:00:00:00:0b:01"}
+        first = Router(t.inside, config)
+        assert linux()[1:] == (2, "1600", "02:00:00:00:0b:01")
+        # Another router leaves what belongs to one that lives.
+        other = Router(t.outside, {})
+        other.stop()
+        assert linux()[1:] == (2, "1600", "02:00:00:00:0b:01")
+        first.kill(signal.SIGKILL)
+        t.start()
+        wait_for("it is as it was", lambda: linux() == before)
+        wait_for("that is said", lambda: "Linux device spare is as it was before a router that was killed" in t.router.log())
+        t.router.check_quiet()
+    finally:
+        t.close()
+
+
+def test_rings_that_would_take_all_buffers_are_refused():
+    t = Bench(driver("left", **{"rx-ring": {"slots": 8192}}))
+    try:
+        forwards(t, 1)
+        line = "create interface af_xdp host-if more rx-queue-size 8192"
+        with pytest.raises(CtlError) as e:
+            t.ctl(line)
+        assert "would hold 16384 of the router's 16384 buffers, of which they may have 12288" in str(e.value), e.value
+        assert t.router.interface("left")["link"]
     finally:
         t.close()
 

@@ -112,7 +112,11 @@ fn punts(router: &SharedRouter, wake: &Rc<Notify>) -> io::Result<impl Future<Out
 
 /// From here on a thread asks Linux about devices: takes in what it answers.
 fn answers(router: &SharedRouter, wake: &Rc<Notify>) -> io::Result<impl Future<Output = io::Result<()>>> {
-    router.borrow_mut().go_aside()?;
+    {
+        let mut router = router.borrow_mut();
+        router.go_aside()?;
+        router.put_back_left();
+    }
     let fd = router.borrow().aside_fd().map(|fd| fd.try_clone_to_owned()).transpose()?;
     let fd = fd.map(crate::fd::watch).transpose()?;
     let (router, wake) = (Rc::clone(router), Rc::clone(wake));

@@ -129,6 +129,21 @@ pub enum Error {
         /// MiB that are available.
         have: usize,
     },
+    /// The receive rings hold more of the router's buffers than may be.
+    #[error(
+        "the receive rings of {name} would hold {need} of the router's {buffers} buffers, of which they may have {most}: ask for fewer \
+         queues or slots, or give the router more buffers"
+    )]
+    Buffers {
+        /// The device.
+        name: String,
+        /// Buffers that all its rings hold.
+        need: usize,
+        /// Buffers of the router.
+        buffers: usize,
+        /// How many of them rings may hold.
+        most: usize,
+    },
     /// No namespace of that name.
     #[error(
         "there is no network namespace {name}: \"ip netns\" lists those there are, \"ip netns add {name}\" makes it"
@@ -200,7 +215,10 @@ pub enum Error {
 impl Error {
     /// Whether it is a driver that does not work on the device, and not the device itself that is not to be had.
     pub fn is_of_driver(&self) -> bool {
-        matches!(self, Error::System { .. } | Error::Value { .. } | Error::Permission { .. })
+        matches!(
+            self,
+            Error::System { .. } | Error::Value { .. } | Error::Permission { .. } | Error::Buffers { .. }
+        )
     }
 }
 

@@ -11,6 +11,7 @@ mod fill;
 pub mod generator;
 pub mod host;
 pub mod identity;
+pub mod left;
 pub mod link;
 mod linux;
 pub mod memif;

@@ -147,7 +147,32 @@ impl Link {
     /// Sets its MTU, in bytes behind the Ethernet header.
     pub fn set_mtu(&self, mtu: u32) -> Result<(), Error> {
         let value = i32::try_from(mtu).unwrap_or(i32::MAX);
-        self.set(linux::SIOCSIFMTU, &value.to_ne_bytes(), &format!("MTU {mtu}"))
+        let set = self.set(linux::SIOCSIFMTU, &value.to_ne_bytes(), &format!("MTU {mtu}"));
+        set.map_err(|e| match (e, self.most_mtu()) {
+            (Error::Value { name, within, what, .. }, Some(most)) if mtu > most => {
+                Error::Value { name, within, what, cause: io::Error::other(format!("{most} at most")) }
+            }
+            (e, _) => e,
+        })
+    }
+
+    /// The largest MTU that Linux says the device may have; `None` where it says none.
+    pub fn most_mtu(&self) -> Option<u32> {
+        let ifindex = self.ifindex().ok()?;
+        let answer = self.ask(ifindex).ok()?;
+        let of = Attributes(answer.get(wire::HEADER + link::IFINFOMSG..)?);
+        let (_, value) = of.into_iter().find(|(kind, _)| *kind == IFLA_MAX_MTU)?;
+        value.first_chunk().map(|v| u32::from_ne_bytes(*v)).filter(|most| *most != 0)
+    }
+
+    /// What Linux says of the device of this index.
+    fn ask(&self, ifindex: u32) -> Result<Vec<u8>, Error> {
+        netns::within(self.netns(), || {
+            let mut about = [0; link::IFINFOMSG];
+            about[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+            let answer = Netlink::here()?.ask(Request::get(RTM_GETLINK, &about));
+            answer.map_err(system(format!("ask for {}", self.name)))
+        })
     }
 
     /// Sets the length of its transmit queue in packets.
@@ -259,15 +284,10 @@ impl Link {
     /// # Errors
     /// The device is gone.
     pub(crate) fn kind(&self, ifindex: u32) -> Result<Option<String>, Error> {
-        netns::within(self.netns(), || {
-            let mut about = [0; link::IFINFOMSG];
-            about[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-            let answer = Netlink::here()?.ask(Request::get(RTM_GETLINK, &about));
-            let answer = answer.map_err(system(format!("read the kind of {}", self.name)))?;
-            let body = answer.get(wire::HEADER..).unwrap_or_default();
-            let kind = kind(Attributes(body.get(link::IFINFOMSG..).unwrap_or_default()));
-            Ok((!kind.is_empty()).then(|| String::from_utf8_lossy(kind).into_owned()))
-        })
+        let answer = self.ask(ifindex)?;
+        let body = answer.get(wire::HEADER..).unwrap_or_default();
+        let kind = kind(Attributes(body.get(link::IFINFOMSG..).unwrap_or_default()));
+        Ok((!kind.is_empty()).then(|| String::from_utf8_lossy(kind).into_owned()))
     }
 
     /// Linux's own addresses on the device, beside those that it makes by itself.
@@ -283,6 +303,16 @@ impl Link {
         let all = self.routable(but)?;
         Some(format!(
             "Linux has {all} on {}{}, where it hears nothing any more: all that comes is the router's",
+            self.name, self.within
+        ))
+    }
+
+    /// The same when Linux has addresses of which it gets packets of some protocols, and nobody who asks for the station.
+    pub(crate) fn unresolved(&self, but: impl Fn(IpAddr) -> bool) -> Option<String> {
+        let all = self.routable(but)?;
+        Some(format!(
+            "Linux has {all} on {}{}, and gets some protocols of that but no ARP or neighbor solicitation: nobody answers those unless \
+             the router has the address as well, or `left-to-linux` names it alone",
             self.name, self.within
         ))
     }
@@ -325,6 +355,7 @@ pub(crate) fn is_routable(a: &IpAddr) -> bool {
 }
 
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_MAX_MTU: u16 = 51;
 const IFLA_INFO_KIND: u16 = 1;
 
 /// The kind that a link's attributes give, if any.

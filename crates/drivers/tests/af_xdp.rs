@@ -221,6 +221,59 @@ fn queues_and_settings_are_put_back() {
 }
 
 #[test]
+fn queues_that_were_added_are_taken_away_again() {
+    if !root() {
+        return;
+    }
+    let (r, h, pool) = (Ns::new(), Ns::new(), pool());
+    r.ip(&format!("link add eth0 numrxqueues 4 numtxqueues 4 type veth peer name peer netns {h} numrxqueues 4 numtxqueues 4"));
+    for (ns, device) in [(&h, "peer"), (&r, "eth0")] {
+        ns.run(&format!("ethtool -L {device} rx 1 tx 1"));
+        ns.ip(&format!("link set {device} up"));
+    }
+    let queues = || r.run("ls /sys/class/net/eth0/queues").matches("rx-").count();
+    let mut b = pool.buffers();
+    for (mode, workers) in [(Mode::Native, 1), (Mode::Generic, 1), (Mode::Native, 4)] {
+        assert_eq!(queues(), 1);
+        // With fewer workers than queues some transmit queues are nobody's.
+        let config = Config { rx_queues: 3, tx_queues: workers, ..config(&r, "eth0", mode, &pool) };
+        let d = open(&config, &mut b);
+        assert_eq!((d.rx.len(), queues()), (3, 3), "{mode:?}");
+        drop(d);
+        assert_eq!(queues(), 1, "{mode:?}, {workers} workers");
+        assert!(!r.ip("link show eth0").contains("quiver"));
+    }
+}
+
+#[test]
+fn rings_leave_buffers_for_packets_under_way() {
+    if !root() {
+        return;
+    }
+    let (r, _h, pool) = cable();
+    let of = |slots, rx_queues| Config { slots, rx_queues, ..config(&r, "eth0", Mode::Native, &pool) };
+    assert_eq!(pool.count(), 4096);
+    let e = af_xdp::open(&of(Some(4096), 1)).err().unwrap().to_string();
+    for part in [
+        "rings of eth0 would hold 4096 of the router's 4096 buffers",
+        "they may have 3072",
+        "fewer queues or slots",
+    ] {
+        assert!(e.contains(part), "{e}");
+    }
+    assert!(!r.ip("link show eth0").contains("xdp"));
+    assert_eq!(af_xdp::open(&of(Some(2048), 1)).unwrap().handle.slots, 2048);
+    assert_eq!(af_xdp::open(&of(None, 1)).unwrap().handle.slots, 256);
+    // So many queues that a sixteenth for each were more than there is.
+    for (queues, buffers) in [(1, 16_384), (8, 16_384), (16, 16_384), (64, 16_384), (64, 1 << 20)] {
+        let slots = af_xdp::slots(None, queues, buffers);
+        assert!(slots.is_power_of_two() && queues * slots <= af_xdp::most_held(buffers), "{queues}: {slots}");
+    }
+    assert_eq!(af_xdp::slots(None, 1, 1 << 20), 2048);
+    assert_eq!(af_xdp::slots(Some(512), 64, 16_384), 512);
+}
+
+#[test]
 fn who_waits_for_the_device_finds_it_as_it_was() {
     if !root() {
         return;
@@ -255,6 +308,16 @@ fn addresses_of_linux_that_nobody_reaches_are_named() {
         )),
         "{words}"
     );
+    drop(d);
+    // A port of the address, of all addresses, or all that is for it: for the last alone ARP is left to Linux.
+    for (rule, warns) in [("tcp/22@10.0.0.1", true), ("ospf", true), ("10.0.0.1", false)] {
+        let kept = vec![rule.parse().unwrap()];
+        let d = af_xdp::open(&Config { kept, ..config(&r, "eth0", Mode::Native, &pool) }).unwrap();
+        assert_eq!(d.conflicts.len(), usize::from(warns), "{rule}: {:?}", d.conflicts);
+        for words in &d.conflicts {
+            assert!(words.contains("Linux has 10.0.0.1 on eth0") && words.contains("no ARP"), "{words}");
+        }
+    }
 }
 
 #[test]

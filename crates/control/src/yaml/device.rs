@@ -14,7 +14,7 @@ use super::tap::namespace;
 use super::tree::Node;
 use super::virtuals;
 use net::dpdk::{DpdkConfig, DpdkDevice};
-use net::router::MOST_KEPT;
+use net::router::{MOST_KEPT, check_held, rings_hold};
 use net::steering::HandoffConfig;
 
 pub(super) const DEVICE: &[&str] = &[
@@ -489,6 +489,38 @@ pub(super) fn placement_fits(d: &mut Decoder<'_>, interfaces: &[Interface], work
             d.errors
                 .add(Diagnostic::new(*place, path, "no-worker", format!("there is no worker {w}")))
                 .help(format!("0 to {}, or more with quiver.workers", workers - 1));
+        }
+    }
+}
+
+/// Reports devices whose rings would take more of the buffers than they may, at the first of them that is one too many.
+pub(super) fn rings_fit(d: &mut Decoder<'_>, interfaces: &[Interface], buffers: u32) {
+    let buffers = buffers as usize;
+    let mut held = 0;
+    for i in interfaces {
+        let InterfaceKind::Device(Device {
+            place,
+            driver: Driver::Linux { by, rx_slots, .. },
+            rx_queues,
+            ..
+        }) = &i.kind
+        else {
+            continue;
+        };
+        let need = rings_hold(*by, usize::from(*rx_queues), rx_slots.map(|n| n as usize), buffers);
+        if need == 0 {
+            continue;
+        }
+        held += need;
+        if let Err(why) = check_held(held, buffers) {
+            let path = format!("devices.{}", i.name);
+            d.errors.add(Diagnostic::new(
+                *place,
+                path,
+                "too-many-buffers",
+                format!("with `{}` {why}", i.name),
+            ));
+            return;
         }
     }
 }

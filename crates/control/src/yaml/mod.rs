@@ -292,6 +292,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     document.interfaces.extend(loopbacks.into_iter().flatten());
     device::promiscuity(&mut document.interfaces, &mut devices);
     device::placement_fits(d, &document.interfaces, document.settings.workers);
+    device::rings_fit(d, &document.interfaces, document.settings.buffers.count);
     d.key("devices", |d| device::unused(d, devices));
     document.bridges = d.field(&fields, "bridgedomains", bridge::decode).unwrap_or_default();
 

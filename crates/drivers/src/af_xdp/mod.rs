@@ -31,6 +31,19 @@ const DEFAULT_SLOTS: usize = 2048;
 /// Part of the pool that a queue takes at most, where its slots were not asked for.
 const SHARE: usize = 16;
 
+/// Slots of each ring of a device with that many receive queues, over a pool of that many buffers: those asked for, or the default.
+pub fn slots(asked: Option<usize>, queues: usize, buffers: usize) -> usize {
+    asked.unwrap_or_else(|| {
+        let share = (buffers / SHARE).min(most_held(buffers) / queues.max(1)).max(*SLOTS.start());
+        DEFAULT_SLOTS.min(1 << share.ilog2())
+    })
+}
+
+/// Most buffers of a pool that the receive rings of all devices may hold together: a quarter stays for packets under way.
+pub fn most_held(buffers: usize) -> usize {
+    buffers - buffers / 4
+}
+
 /// A device to open.
 #[derive(Clone)]
 pub struct Config {
@@ -84,10 +97,11 @@ pub struct Handle {
     pub kept: Vec<Kept>,
     program: Program,
     queues: Vec<Arc<Shared>>,
-    tuned: Tuned,
-    drops: Arc<Drops>,
     /// Transmit queues that nobody has yet.
     spare: Vec<Box<dyn TxQueue>>,
+    /// Behind all that has a socket: a queue that has one cannot be taken from the device.
+    tuned: Tuned,
+    drops: Arc<Drops>,
     /// The device in Linux. The last to go: who waits for the device may take it then.
     pub host: Host,
 }
@@ -149,9 +163,12 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     check_queues(name, "receive", config.rx_queues)?;
     check_queues(name, "transmit", config.tx_queues)?;
     check_slots(name, config.slots)?;
-    let share = (config.pool.count() / SHARE).max(*SLOTS.start());
-    let most = 1 << share.ilog2();
-    let slots = config.slots.unwrap_or(DEFAULT_SLOTS.min(most));
+    let buffers = config.pool.count();
+    let slots = slots(config.slots, config.rx_queues, buffers);
+    let (need, most) = (slots * config.rx_queues, most_held(buffers));
+    if need > most {
+        return Err(Error::Buffers { name: name.clone(), need, buffers, most });
+    }
     let netns = config.netns.as_deref();
     let (host, state) = Host::open(name, netns, config.patience)?;
     settings::put_back(&host.link, state.ifindex);
@@ -180,7 +197,10 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     })?;
     let drops = Arc::new(Drops::default());
     // Of addresses that it knows to be Linux's the operator need not be told.
-    let mut notes = Vec::from_iter(host.link.deaf(|a| config.kept.iter().any(|k| k.to == Some(a))));
+    let whole = |a| config.kept.iter().any(|k| k.to == Some(a) && k.protocol.is_none());
+    let partly = |a| config.kept.iter().any(|k| k.protocol.is_some() && k.to.is_none_or(|to| to == a));
+    let mut notes = Vec::from_iter(host.link.deaf(|a| whole(a) || partly(a)));
+    notes.extend(host.link.unresolved(|a| whole(a) || !partly(a)));
     if !several && state.mtu as usize + 18 > FRAME {
         notes.push(format!(
             "{name} brings frames of at most {FRAME} bytes: the kernel or its driver takes no larger ones"
@@ -279,6 +299,11 @@ fn attach(config: &Config, ifindex: u32) -> Result<(Program, Mode), Error> {
             other => other,
         },
     }
+}
+
+/// Puts back what a killed router has changed of a device that nobody has now.
+pub(crate) fn put_back(link: &Link, ifindex: u32) -> bool {
+    settings::put_back(link, ifindex)
 }
 
 /// How many receive queues a device has.

@@ -10,12 +10,15 @@ use crate::{netns, sys};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
 
 /// In front of what is noted with the device.
 const PREFIX: &str = "quiver-xdp";
 /// How often interrupts are put off, and for how long the device waits then, nanoseconds. By measurement on veth, whose ring of 256
 /// frames overflows in more time.
 const DEFER: (u64, u64) = (2, 200_000);
+/// How long Linux may take to let go of a queue after its socket was closed.
+const LINGERS: Duration = Duration::from_millis(500);
 
 /// Settings of a device; those that are `None` were not changed, or cannot be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,12 +62,15 @@ impl Settings {
 }
 
 /// Puts back what a router has changed that was killed. To be called before the device's queues are counted.
-pub(super) fn put_back(link: &Link, ifindex: u32) {
-    let Ok(notes) = Notes::open(link.netns(), ifindex) else { return };
-    if let Some((note, was)) = notes.find(|n| Settings::parse(n, ifindex)) {
-        restore(link, was);
-        notes.erase(&note);
+/// Whether there was something.
+pub(super) fn put_back(link: &Link, ifindex: u32) -> bool {
+    let Ok(notes) = Notes::open(link.netns(), ifindex) else { return false };
+    let found = notes.find(|n| Settings::parse(n, ifindex));
+    if let Some((note, was)) = &found {
+        restore(link, *was);
+        notes.erase(note);
     }
+    found.is_some()
 }
 
 /// A device whose settings the router has changed: put back with this.
@@ -159,11 +165,19 @@ impl fmt::Display for Tuned {
     }
 }
 
+/// Whether Linux keeps a queue for the socket that it had.
+fn is_held(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EBUSY))
+}
+
 fn restore(link: &Link, was: Settings) {
     if let Some(count) = was.queues
         && let Some(now) = channels(link)
     {
-        let _ = set_channels(link, now.with(count));
+        let until = Instant::now() + LINGERS;
+        while set_channels(link, now.with(count)).is_err_and(|e| is_held(&e)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
     if was.untags == Some(true) {
         set_untags(link, true);

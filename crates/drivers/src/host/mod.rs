@@ -312,10 +312,10 @@ impl Drop for Host {
     }
 }
 
-/// Puts back what a router has changed that was killed.
-fn put_back(link: &Link, netns: Option<&str>) -> Result<(), Error> {
+/// Puts back what a router has changed that was killed; whether there was something.
+pub(crate) fn put_back(link: &Link, netns: Option<&str>) -> Result<bool, Error> {
     let state = link.state()?;
-    let Ok(notes) = Notes::open(netns, state.ifindex) else { return Ok(()) };
+    let Ok(notes) = Notes::open(netns, state.ifindex) else { return Ok(false) };
     if let Some((note, origin)) = notes.find(|n| Origin::parse(n, state.ifindex)) {
         if state.mtu != origin.mtu {
             link.set_mtu(origin.mtu)?;
@@ -324,8 +324,14 @@ fn put_back(link: &Link, netns: Option<&str>) -> Result<(), Error> {
             link.set_mac(origin.mac)?;
         }
         notes.erase(&note);
+        return Ok(true);
     }
-    Ok(())
+    Ok(false)
+}
+
+/// Marks a device as taken where nobody has it, and as long as the mark lives. To be called in the device's namespace.
+pub(crate) fn mark(name: &str, netns: Option<&str>, ifindex: u32) -> Option<UnixListener> {
+    claim::claim(name, netns, ifindex, Instant::now()).ok().flatten()
 }
 
 /// Checks that the device could be opened: its name, its namespace, its kind, the permission, and that no other router

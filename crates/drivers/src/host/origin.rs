@@ -2,6 +2,7 @@
 //! (`quiver.IFINDEX.MTU.MAC`) outlives a router that is killed, moves and ends with the device, and is never another's.
 
 use crate::error::Error;
+use crate::linux::{IFLA_ALT_IFNAME, IFLA_PROP_LIST};
 use crate::netlink::{NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, Netlink, Request, attribute};
 use crate::netns;
 use linux::wire::Attributes;
@@ -10,8 +11,6 @@ use packet::MacAddr;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWLINKPROP: u16 = 108;
 const RTM_DELLINKPROP: u16 = 109;
-const IFLA_PROP_LIST: u16 = 52;
-const IFLA_ALT_IFNAME: u16 = 53;
 const HEADERS: usize = 32;
 
 /// The settings of a device that are not the router's.

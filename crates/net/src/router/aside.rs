@@ -183,6 +183,19 @@ impl Router {
         Ok(())
     }
 
+    /// Has the settings put back that killed routers have left on devices which this one does not have.
+    pub fn put_back_left(&mut self) {
+        self.ask(Asks::Linux, drivers::left::put_back, |router, devices| {
+            for device in devices.unwrap_or_default() {
+                router.note(
+                    false,
+                    format!("Linux device {device} is as it was before a router that was killed"),
+                );
+            }
+            Ok(())
+        });
+    }
+
     /// Readable when there are answers, for [`Router::answers`].
     pub fn aside_fd(&self) -> Option<BorrowedFd<'_>> {
         self.aside.lines.as_ref().map(|lines| lines.bell.as_fd())

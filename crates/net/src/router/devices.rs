@@ -86,6 +86,30 @@ impl HostConfig {
     }
 }
 
+/// Buffers, of a pool of `buffers`, that the receive rings of a Linux device hold: those of AF_XDP do, for as long as it is there.
+pub fn rings_hold(driver: HostDriver, queues: usize, slots: Option<usize>, buffers: usize) -> usize {
+    match driver {
+        HostDriver::AfXdp => queues * af_xdp::slots(slots, queues, buffers),
+        // Where `auto` takes AF_XDP the driver looks at that device alone, and takes AF_PACKET instead.
+        HostDriver::AfPacket | HostDriver::Auto => 0,
+    }
+}
+
+/// Whether receive rings that hold `need` buffers together leave enough of a pool.
+///
+/// # Errors
+/// They do not, in words.
+pub fn check_held(need: usize, buffers: usize) -> Result<(), String> {
+    let most = af_xdp::most_held(buffers);
+    if need <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "the receive rings of all AF_XDP devices would hold {need} of the router's {buffers} buffers, of which they may have {most}: \
+         fewer queues or slots (`rx-ring`), or more buffers (`quiver.buffers.count`)"
+    ))
+}
+
 /// Capture files in place of a wire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PcapConfig {

@@ -63,7 +63,7 @@ pub use check::MOST_PATHS;
 pub(crate) use create::NewVirtual;
 pub use devices::{
     Device, DeviceControl, HostConfig, HostDriver, Kept, MOST_KEPT, Offload, PcapConfig, PcapFiles, Ring,
-    TapConfig, XdpMode, open_pcap_files,
+    TapConfig, XdpMode, check_held, open_pcap_files, rings_hold,
 };
 pub use elsewhere::Elsewhere;
 pub(crate) use elsewhere::HadElsewhere;

@@ -575,6 +575,21 @@ impl Router {
         Err(OpError::new(format!("there is an interface {name} already")))
     }
 
+    /// Whether the rings of one Linux device more leave enough buffers.
+    fn check_rings(&self, new: &HostConfig) -> Result<(), String> {
+        let buffers = self.pool().count();
+        let hold = |c: &HostConfig| devices::rings_hold(c.driver, c.rx_queues, c.slots, buffers);
+        let need = hold(new);
+        if need == 0 {
+            return Ok(());
+        }
+        let others = self.interfaces().filter_map(|i| match &i.origin {
+            Op::CreateHost { config, .. } => Some(hold(config)),
+            _ => None,
+        });
+        devices::check_held(others.sum::<usize>() + need, buffers)
+    }
+
     /// Whether a device may get this name.
     pub(crate) fn new_name(&self, name: &str) -> Result<(), OpError> {
         self.free_name(name)?;
@@ -587,6 +602,7 @@ impl Router {
             Op::CreateHost { ref name, ref config } => {
                 self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
+                self.check_rings(&config).map_err(|e| OpError::new(format!("{name}: {e}")))?;
                 self.lose_dead(&config);
                 let pool = std::sync::Arc::clone(self.pool());
                 self.open_device(name, op, Asks::Linux, move |index, workers| {
