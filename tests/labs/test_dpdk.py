@@ -1,7 +1,9 @@
 """Devices of DPDK by quiver-dpdk.so, which scripts/dpdk builds: virtual ones, beside Linux hosts, our own memif, and files."""
 
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -198,6 +200,77 @@ def test_hosts_over_af_packet(lab):
     time.sleep(3)
     assert r.cpu_seconds() - before < 0.6, "it spins"
     r.check_quiet()
+
+
+def linux(ns, device):
+    """MTU, MAC address and flags of a device as Linux has them."""
+    words = ns.ip(f"link show {device}").stdout
+    return re.search(r"mtu (\d+)", words)[1], re.search(r"link/ether (\S+)", words)[1], "PROMISC" in words, re.findall(r"quiver\.\S+", words)
+
+
+def test_an_mtu_that_is_refused_leaves_the_interface_as_it_was(lab):
+    """One that the device is known not to take at once; one that only trying shows, with a line of the log."""
+    inside = lab.namespace("r")
+    lab.cable(inside, "left", lab.host("a", []))
+    # Linux lets it have no more than what it stands upon.
+    inside.ip("link set left mtu 1400")
+    inside.ip("link add upon link left type macvlan")
+    inside.ip("link set upon up")
+    r = lab.router(inside, {"devices": {"upon": af_packet("upon"), "null": {"driver": "dpdk", "device": "net_null0,size=64"}},
+                            "interfaces": {"upon": {"addresses": ["10.0.1.1/24"], "mtu": 1400}, "null": {}}, **QUIET})
+    up(r, "upon", "null")
+    for mtu in (1501, 9000):
+        with pytest.raises(CtlError) as e:
+            r.ctl(f"set interface mtu packet {mtu} upon")
+        assert f"upon: cannot set the MTU to {mtu}: net_af_packet_upon does not take MTU {mtu}: 1500 at most" in str(e.value), e.value
+        assert r.interface("upon")["mtu"] == 1400 and r.interface("upon")["link"]
+    r.ctl("set interface mtu packet 1450 upon")
+    wait_for("it is refused", lambda: "upon: MTU 1450 is refused, and stays 1400: upon does not take MTU 1450" in r.log())
+    wait_for("the interface says so", lambda: r.interface("upon")["mtu"] == 1400)
+    assert r.interface("upon")["link"] and linux(inside, "upon")[0] == "1400"
+    inside.ip("link set left mtu 1450")
+    r.ctl("set interface mtu packet 1450 upon")
+    wait_for("Linux has it", lambda: linux(inside, "upon")[0] == "1450")
+    # Beyond one buffer the device is started anew.
+    for mtu in (4000, 9000, 1500):
+        r.ctl(f"set interface mtu packet {mtu} null")
+        up(r, "null")
+    assert (r.interface("upon")["mtu"], r.interface("null")["mtu"]) == (1450, 1500)
+    assert r.log().count("is refused") == 1, r.log()
+
+
+def test_the_linux_device_is_put_back(lab):
+    """MAC address, MTU and promiscuous mode: at the end, when the interface goes, and by the next router after one that was killed."""
+    inside = lab.namespace("r")
+    lab.cable(inside, "left", lab.host("a", []))
+    inside.ip("link set left mtu 1400")
+    before = linux(inside, "left")
+    config = {"devices": {"d": {**af_packet("left"), "promiscuous": True}}, "interfaces": {"d": {"mac": "02:00:00:00:0d:01"}}, **QUIET}
+
+    def taken():
+        mtu, mac, promiscuous, notes = linux(inside, "left")
+        return (mtu, mac, promiscuous) == ("1500", "02:00:00:00:0d:01", True) and notes
+    r = lab.router(inside, config)
+    up(r, "d")
+    wait_for("it is as it is to be", taken)
+    with pytest.raises(CtlError) as e:
+        r.ctl("create host-interface name left if-name x")
+    assert "left is the device of another interface of this router" in str(e.value)
+    r.ctl("delete interface dpdk d")
+    wait_for("the device is as it was", lambda: linux(inside, "left") == before)
+    r.ctl("create interface dpdk net_af_packet_left,iface=left name d hw-addr 02:00:00:00:0d:01")
+    r.ctl("set interface state d up")
+    up(r, "d")
+    wait_for("it is as it is to be", lambda: linux(inside, "left")[:2] == ("1500", "02:00:00:00:0d:01"))
+    assert r.kill(signal.SIGTERM) == 0
+    assert linux(inside, "left") == before
+    r.start()
+    up(r, "d")
+    wait_for("it is as it is to be", taken)
+    r.kill()
+    lab.router(inside, {"interfaces": {}})
+    # Promiscuous mode is nothing that is noted.
+    wait_for("the device is as it was", lambda: linux(inside, "left")[:2] + linux(inside, "left")[3:] == before[:2] + before[3:])
 
 
 def test_files_byte_by_byte(lab, tmp_path):

@@ -29,6 +29,19 @@ port_of(const char *name, struct rte_eth_dev_info *info)
 	return -ENODEV;
 }
 
+/* The largest IP packet, by both of a device's bounds as rte_eth_dev_set_mtu() checks them. */
+static uint16_t
+most_mtu(const struct rte_eth_dev_info *dev)
+{
+	uint32_t around = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+
+	if (dev->max_mtu != UINT16_MAX && dev->max_rx_pktlen > dev->max_mtu)
+		around = dev->max_rx_pktlen - dev->max_mtu;
+	if (dev->max_rx_pktlen <= around)
+		return dev->max_mtu;
+	return (uint16_t)RTE_MIN((uint32_t)dev->max_mtu, dev->max_rx_pktlen - around);
+}
+
 int
 qd_probe(const char *device, const char *name, struct qd_info *info)
 {
@@ -53,7 +66,7 @@ qd_probe(const char *device, const char *name, struct qd_info *info)
 	info->max_rx = dev.max_rx_queues;
 	info->max_tx = dev.max_tx_queues;
 	info->min_mtu = dev.min_mtu;
-	info->max_mtu = dev.max_mtu;
+	info->max_mtu = most_mtu(&dev);
 	info->numa = rte_eth_dev_socket_id((uint16_t)port);
 	rte_eth_dev_callback_register((uint16_t)port, RTE_ETH_EVENT_INTR_LSC, happened, NULL);
 	rte_eth_dev_callback_register((uint16_t)port, RTE_ETH_EVENT_INTR_RMV, happened, NULL);
@@ -101,7 +114,7 @@ choose(const struct rte_eth_dev_info *dev, const struct qd_setup *setup, const s
 		rx |= RTE_ETH_RX_OFFLOAD_SCATTER;
 	conf->rxmode.offloads = rx & dev->rx_offload_capa;
 	conf->txmode.offloads = tx & dev->tx_offload_capa;
-	conf->rxmode.mtu = RTE_MAX(RTE_MIN(setup->mtu, dev->max_mtu), dev->min_mtu);
+	conf->rxmode.mtu = RTE_MAX(RTE_MIN(setup->mtu, most_mtu(dev)), dev->min_mtu);
 	if (setup->rx_queues > 1 && dev->flow_type_rss_offloads != 0) {
 		conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf->rx_adv_conf.rss_conf.rss_hf =

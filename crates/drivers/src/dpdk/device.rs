@@ -97,11 +97,12 @@ impl Port {
         Self::answer("cannot let it go", unsafe { (self.library.api.close)(self.number) })
     }
 
-    /// Sets the largest IP packet; `Err(true)` where it must be stopped for that.
-    pub fn set_mtu(&self, mtu: u16) -> Result<(), (bool, String)> {
+    /// Sets the largest IP packet; the errno of a refusal with its words, `EBUSY` where it must be stopped for that.
+    pub fn set_mtu(&self, mtu: u16) -> Result<(), (i32, String)> {
+        said();
         // SAFETY: the port is there.
         let answer = unsafe { (self.library.api.set_mtu)(self.number, mtu) };
-        Self::answer(&format!("it does not take MTU {mtu}"), answer).map_err(|e| (answer == -libc::EBUSY, e))
+        Self::answer(&format!("it does not take MTU {mtu}"), answer).map_err(|e| (-answer, e))
     }
 
     /// Sets its address.

@@ -134,6 +134,13 @@ pub enum Event {
         /// It has link.
         up: bool,
     },
+    /// It does not take an MTU, and goes on with another one.
+    Mtu {
+        /// The one that it has, bytes.
+        stays: u16,
+        /// In words.
+        why: String,
+    },
     /// Something for the log.
     Say {
         /// In words.

@@ -5,6 +5,7 @@ use super::burst;
 use super::config::{self, Config};
 use super::device::Port;
 use super::hub::{Setting, State, Told};
+use crate::host::{Host, PATIENCE as BORROWING};
 use crate::link::Link;
 use crate::offload::Offload;
 use graph::buffer::DATA;
@@ -29,8 +30,16 @@ pub(super) struct Wanted {
     pub up: bool,
     mtu: u16,
     mac: Option<MacAddr>,
-    promiscuous: bool,
+    pub promiscuous: bool,
     groups: BTreeSet<MacAddr>,
+}
+
+/// What a port has refused.
+pub(super) enum Refused {
+    /// Packets of `mtu` bytes; it goes on with those of `stays`.
+    Mtu { mtu: u16, stays: u16, why: String },
+    /// Something else, in words.
+    Other(String),
 }
 
 /// How far a port is.
@@ -61,8 +70,10 @@ pub(super) struct Stand {
     workers: usize,
     /// How often it was seen without link since it was started.
     without_link: u32,
-    /// The number of the Linux device that its driver takes frames from.
-    linux: Option<u32>,
+    /// The Linux device that its driver takes frames from: what is set there is put back when this goes.
+    host: Option<Host>,
+    /// The largest IP packet that it last ran with, bytes.
+    ran_with: Option<u16>,
     /// What the device had dropped when it began to count anew, and what it says.
     earlier: Lost,
     latest: Lost,
@@ -82,7 +93,8 @@ impl Stand {
             again: false,
             workers,
             without_link: 0,
-            linux: None,
+            host: None,
+            ran_with: None,
             earlier: Lost::default(),
             latest: Lost::default(),
         }
@@ -99,19 +111,28 @@ impl Stand {
         Some(Link::open(name, None).and_then(|l| l.ifindex()).ok())
     }
 
-    /// Whether the Linux device is there that it takes; DPDK's drivers give no reason that helps.
-    pub fn check_device(&self) -> Result<(), String> {
-        let name = self.config.device.linux_device().unwrap_or_default();
-        match self.linux_now() {
-            Some(None) => Err(format!("there is no Linux device {name}: it goes on when there is one")),
-            _ => Ok(()),
+    /// Borrows the Linux device that it takes frames from, where it takes one; DPDK's drivers give no reason that helps.
+    pub fn borrow_device(&mut self) -> Result<(), String> {
+        let Some(name) = self.config.device.linux_device() else { return Ok(()) };
+        if self.linux_now() == Some(None) {
+            return Err(format!("there is no Linux device {name}: it goes on when there is one"));
         }
+        let (host, _) = Host::open(name, None, BORROWING).map_err(|e| e.to_string())?;
+        self.host = Some(host);
+        Ok(())
+    }
+
+    /// The port is let go, or was not found: the Linux device is as it was before.
+    pub fn give_back(&mut self) {
+        self.host = None;
     }
 
     /// Sees whether the Linux device behind it is gone, or another one: no driver tells.
     pub fn notice_device(&mut self) {
-        if self.linux.is_some() && !matches!(self.stage, Stage::Absent) {
-            self.gone |= self.linux_now().is_some_and(|now| now != self.linux);
+        if let Some(host) = &self.host
+            && !matches!(self.stage, Stage::Absent)
+        {
+            self.gone |= self.linux_now().is_some_and(|now| now != Some(host.ifindex));
         }
     }
 
@@ -123,11 +144,12 @@ impl Stand {
 
     /// A port was found; it in words.
     pub fn found(&mut self, port: &Port) -> String {
-        self.linux = self.linux_now().flatten();
+        let linux = self.host.as_ref().and_then(|h| h.link.most_mtu()).unwrap_or(u32::MAX);
+        let most_mtu = u16::try_from(linux).unwrap_or(u16::MAX).min(port.most_mtu);
         let node = port.numa.map_or(String::new(), |n| format!(", NUMA node {n}"));
         let words = format!("dpdk {}, driver {}{node}", self.config.device, port.driver);
         self.told.seen(|s| {
-            (s.state, s.trouble, s.most_mtu) = (State::Down, None, port.most_mtu);
+            (s.state, s.trouble, s.most_mtu) = (State::Down, None, most_mtu);
             s.words.clone_from(&words);
         });
         words
@@ -166,8 +188,25 @@ impl Stand {
         tried(true).or_else(|_: String| tried(false))
     }
 
+    /// The largest IP packet that it ran with before, where it was told of another one since: goes back to that, and answers which one
+    /// was refused.
+    pub fn fall_back(&mut self) -> Option<u16> {
+        let before = self.ran_with.filter(|mtu| *mtu != self.wanted.mtu)?;
+        Some(std::mem::replace(&mut self.wanted.mtu, before))
+    }
+
+    /// The largest IP packet that it is to take, bytes.
+    pub fn mtu(&self) -> u16 {
+        self.wanted.mtu
+    }
+
+    /// What it is to have is what was refused a moment ago.
+    pub fn insist(&mut self, mtu: u16) {
+        self.wanted.mtu = mtu;
+    }
+
     /// It runs.
-    pub fn started(&self, port: &Port, setup: &Setup, made: &Made, interrupts: bool) {
+    pub fn started(&mut self, port: &Port, setup: &Setup, made: &Made, interrupts: bool) {
         let abilities = [
             (can::RSS, "RSS"),
             (can::CHECK, "checks checksums"),
@@ -189,10 +228,11 @@ impl Stand {
             words.join(", ")
         );
         self.told.seen(|s| (s.state, s.words, s.trouble) = (State::Up, words, None));
+        self.ran_with = Some(self.wanted.mtu);
     }
 
     /// Does to a port all that the interface is to be, but for what it is set up with; what it refuses.
-    pub fn apply(&self, port: &Port) -> Vec<String> {
+    pub fn apply(&mut self, port: &Port) -> Vec<String> {
         let (mtu, most) = (self.wanted.mtu, port.most_mtu);
         let mut refused = vec![];
         if mtu > most {
@@ -200,7 +240,12 @@ impl Stand {
                 "the device takes packets of {most} bytes, not of {mtu}: longer ones are lost"
             ));
         }
-        refused.extend(self.wanted.mac.and_then(|mac| self.give_mac(port, mac)));
+        if let Some(Err(e)) = self.host.as_mut().map(|host| host.fit_mtu(mtu.into())) {
+            refused.push(format!("{e}: longer packets are lost"));
+        }
+        if let Some(mac) = self.wanted.mac {
+            refused.extend(self.give_mac(port, mac));
+        }
         if self.wanted.promiscuous {
             refused.extend(self.harmless(port.set_promiscuous(true)));
         }
@@ -210,8 +255,8 @@ impl Stand {
         refused
     }
 
-    /// Takes a setting in, and does it to the port; what that refuses.
-    pub fn follow(&mut self, setting: Setting) -> Option<String> {
+    /// Takes a setting in, and does it to the port; what that refuses. An MTU that is refused is none that it is to have.
+    pub fn follow(&mut self, setting: Setting) -> Option<Refused> {
         let wanted = &mut self.wanted;
         let was = wanted.mtu;
         match setting {
@@ -223,27 +268,46 @@ impl Stand {
             Setting::Group(group, false) => _ = wanted.groups.remove(&group),
         }
         // What is stopped is told when it starts.
-        let Stage::Runs(port, _) = &self.stage else { return None };
+        let stage = std::mem::replace(&mut self.stage, Stage::Absent);
+        let refused = if let Stage::Runs(port, _) = &stage { self.tell(port, setting, was) } else { None };
+        self.stage = stage;
+        refused
+    }
+
+    /// Tells a port that runs; `was` is the MTU that it had.
+    fn tell(&mut self, port: &Port, setting: Setting, was: u16) -> Option<Refused> {
         match setting {
             Setting::Up(_) => None,
             Setting::Mtu(mtu) if mtu == was => None,
             Setting::Mtu(mtu) => {
                 // Longer frames than a buffer takes need another way to receive.
                 let several = |mtu: u16| usize::from(mtu) + usize::from(HEADER) > DATA;
-                let set =
-                    if several(mtu) == several(was) { port.set_mtu(mtu) } else { Err((true, String::new())) };
+                let linux = self.host.as_mut().map(|host| host.fit_mtu(mtu.into()));
+                let set = match linux {
+                    Some(Err(e)) => Err((libc::EINVAL, e.to_string())),
+                    _ if several(mtu) != several(was) => Err((libc::EBUSY, String::new())),
+                    // DPDK's driver would do the same to the Linux device, and take no care of what it had.
+                    Some(Ok(())) => Ok(()),
+                    None => port.set_mtu(mtu),
+                };
                 match set {
-                    Ok(()) => None,
-                    Err((true, _)) => {
-                        self.again = true;
-                        None
+                    Ok(()) => self.ran_with = Some(mtu),
+                    Err((libc::EBUSY, _)) => self.again = true,
+                    // A virtual device without such a setting takes all that comes.
+                    Err((libc::ENOTSUP, _)) if self.config.device.is_virtual() => self.ran_with = Some(mtu),
+                    Err((_, why)) => {
+                        self.wanted.mtu = was;
+                        if let Some(host) = &mut self.host {
+                            let _ = host.fit_mtu(was.into());
+                        }
+                        return Some(Refused::Mtu { mtu, stays: was, why });
                     }
-                    Err((false, why)) => self.harmless(Err(why)),
                 }
+                None
             }
-            Setting::Mac(mac) => self.give_mac(port, mac),
-            Setting::Promiscuous(on) => self.harmless(port.set_promiscuous(on)),
-            Setting::Group(..) => self.give_groups(port),
+            Setting::Mac(mac) => self.give_mac(port, mac).map(Refused::Other),
+            Setting::Promiscuous(on) => self.harmless(port.set_promiscuous(on)).map(Refused::Other),
+            Setting::Group(..) => self.give_groups(port).map(Refused::Other),
         }
     }
 
@@ -252,9 +316,13 @@ impl Stand {
         done.err().filter(|_| !self.config.device.is_virtual())
     }
 
-    fn give_mac(&self, port: &Port, mac: MacAddr) -> Option<String> {
-        if mac == port.mac {
+    fn give_mac(&mut self, port: &Port, mac: MacAddr) -> Option<String> {
+        if mac == port.mac && self.host.as_ref().is_none_or(|h| h.known().1 == mac) {
             return None;
+        }
+        // Before DPDK does, so that it is known whose it was.
+        if let Some(Err(e)) = self.host.as_mut().map(|host| host.set_mac(mac)) {
+            return Some(e.to_string());
         }
         let refused = self.harmless(port.set_mac(mac))?;
         let all =

@@ -7,7 +7,7 @@ use super::hub::{Event, Events, Running, Setting, State, Work};
 use super::library::Library;
 use super::pool::SharedPool;
 use super::queue::{DpdkRx, Senders};
-use super::stand::{Stage, Stand};
+use super::stand::{Refused, Stage, Stand};
 use graph::{Pool, RxQueue};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,8 +90,16 @@ impl Thread {
 
     fn set(&mut self, id: u32, setting: Setting) {
         let Some(stand) = self.ports.get_mut(&id) else { return };
-        let refused = stand.follow(setting);
-        refused.into_iter().for_each(|text| self.events.push(id, Event::Say { text }));
+        match stand.follow(setting) {
+            Some(Refused::Mtu { mtu, stays, why }) => self.refused_mtu(id, mtu, stays, &why),
+            Some(Refused::Other(text)) => self.events.push(id, Event::Say { text }),
+            None => {}
+        }
+    }
+
+    fn refused_mtu(&self, id: u32, mtu: u16, stays: u16, why: &str) {
+        let why = format!("MTU {mtu} is refused, and stays {stays}: {why}");
+        self.events.push(id, Event::Mtu { stays, why });
     }
 
     /// Brings a port nearer to what it is to be.
@@ -115,7 +123,12 @@ impl Thread {
             }
             Stage::Stopped(port) if ends => {
                 env::listen(port.number, None);
+                if stand.wanted.promiscuous {
+                    // Of a Linux device behind it this would stay.
+                    let _ = port.set_promiscuous(false);
+                }
                 let said = port.close().err();
+                stand.give_back();
                 self.lost(id, stand, said);
                 return !stand.removed && self.keep_looking(stand, now);
             }
@@ -210,8 +223,8 @@ impl Thread {
         }
         stand.look = now + LOOK;
         let found = self.shared().and_then(|shared| {
-            stand.check_device()?;
-            Port::probe(&shared, &stand.config.device)
+            stand.borrow_device()?;
+            Port::probe(&shared, &stand.config.device).inspect_err(|_| stand.give_back())
         });
         match found {
             Ok(port) => {
@@ -238,7 +251,19 @@ impl Thread {
         stand: &mut Stand,
         port: &Port,
     ) -> Result<(Running, Arc<burst::Running>), String> {
-        let (setup, made) = stand.set_up(port)?;
+        let (setup, made) = match stand.set_up(port) {
+            Ok(done) => done,
+            // The device that ran before goes on as it did, without what it was told last.
+            Err(why) => {
+                let Some(mtu) = stand.fall_back() else { return Err(why) };
+                let Ok(done) = stand.set_up(port) else {
+                    stand.insist(mtu);
+                    return Err(why);
+                };
+                self.refused_mtu(id, mtu, stand.mtu(), &why);
+                done
+            }
+        };
         let ours = Arc::new(burst::Running { port: port.number, pool: Arc::clone(port.pool()) });
         let refused = stand.apply(port);
         refused.into_iter().for_each(|text| self.events.push(id, Event::Say { text }));

@@ -182,6 +182,17 @@ fn happened(router: &mut Router, interface: u32, event: Event) {
             router.note(false, format!("{name}: link {}", if up { "up" } else { "down" }));
             router.set_link_state(interface, set_up, up);
         }
+        Event::Mtu { stays, why } => {
+            router.note(true, format!("{name}: {why}"));
+            let Some(i) = router.interface(interface) else { return };
+            let all: Vec<u32> = i.subs.values().copied().chain([interface]).collect();
+            for index in all {
+                let larger = router.interface(index).is_some_and(|i| i.mtu > stays);
+                if let Some(e) = larger.then(|| router.set_mtu(index, stays).err()).flatten() {
+                    router.note(true, format!("{name}: {e}"));
+                }
+            }
+        }
         Event::Say { text } => router.note(true, format!("{name}: {text}")),
     }
 }

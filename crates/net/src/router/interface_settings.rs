@@ -81,7 +81,7 @@ impl Router {
         Ok(())
     }
 
-    pub(super) fn set_mtu(&mut self, index: u32, mtu: u16) -> Result<(), OpError> {
+    pub(crate) fn set_mtu(&mut self, index: u32, mtu: u16) -> Result<(), OpError> {
         self.tell_device(index, Todo::Mtu(mtu))?;
         let Some(i) = self.interfaces.get_mut(index) else { return Err(OpError::new("no such interface")) };
         i.remote.mtu_set |= i.remote.opening.is_some();
