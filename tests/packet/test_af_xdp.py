@@ -217,6 +217,8 @@ def test_by_command_as_by_document():
             ("create interface af_xdp host-if more num-rx-queues 65", "1..64"),
             ("create interface af_xdp host-if more left-to-linux tcp/22 ssh", "`ssh` is no protocol"),
             ("create interface af_xdp host-if more left-to-linux " + "ospf " * 65, "64 rules of what is left to Linux are the most"),
+            ("create host-interface name more left-to-linux ospf", "what is left to Linux needs AF_XDP, or auto; the driver is af-packet"),
+            ("create host-interface name more rx-queue-size 100", "100 is not a power of two: 64 or 128"),
             ("delete interface af_xdp left", "left is not a Linux device through AF_XDP"),
         ):
             with pytest.raises(CtlError) as e:
@@ -229,6 +231,14 @@ def test_by_command_as_by_document():
         assert re.search(r"host-more:\n\s+driver: auto\n\s+host: more\n\s+rx-ring: \{version: tpacket-v3\}\n\s+offload: true", dumped), dumped
         t.ctl("delete host-interface name more")
         assert settings(t, "more") == UNTOUCHED
+        # All that a document can say of a device.
+        line = "create host-interface name more rx-queue-size 256 num-rx-queues all driver auto ring v2 left-to-linux 192.0.2.9 tcp/22@192.0.2.1"
+        assert t.ctl(line).strip() == "host-more"
+        dumped = t.ctl("show configuration")
+        section = re.search(r"host-more:\n((?:    .*\n)+)", dumped)[1]
+        for part in ("driver: auto", "slots: 256", "- 192.0.2.9", "- tcp/22@192.0.2.1"):
+            assert part in section, section
+        t.ctl("delete host-interface name more")
         t.router.check_quiet()
     finally:
         t.close()

@@ -12,7 +12,7 @@ def document(folder):
     """Something of every kind that a document makes, but not more routes and labels in a run than a plan names."""
     return f"""
 devices:
-  ge0: {{}}
+  ge0: {{rx-ring: {{slots: 1024}}}}
   cap0: {{driver: pcap, pcap: {{write: {folder}/out.pcap}}}}
   cap1: {{driver: pcap, pcap: {{read: {folder}/in.pcap, rate: 1000, loop: true}}}}
 taps:

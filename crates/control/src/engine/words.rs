@@ -398,13 +398,12 @@ fn offload(o: Offload) -> Option<&'static str> {
     }
 }
 
-/// What takes a Linux device over; nothing where commands cannot say all of it.
-fn host(name: &str, c: &HostConfig) -> Option<String> {
+/// What takes a Linux device over.
+fn host(name: &str, c: &HostConfig) -> String {
     let mut out = match c.driver {
         HostDriver::AfXdp => {
             format!("create interface af_xdp host-if {} name {}", quote(&c.host), quote(name))
         }
-        HostDriver::AfPacket | HostDriver::Auto if c.slots.is_some() => return None,
         HostDriver::AfPacket | HostDriver::Auto => {
             format!("create host-interface name {} if-name {}", quote(&c.host), quote(name))
         }
@@ -415,29 +414,26 @@ fn host(name: &str, c: &HostConfig) -> Option<String> {
     if c.rx_queues != 1 {
         let _ = write!(out, " num-rx-queues {}", c.rx_queues);
     }
+    if let Some(slots) = c.slots {
+        let _ = write!(out, " rx-queue-size {slots}");
+    }
     if c.driver == HostDriver::AfXdp {
-        if c.offload != Offload::Auto {
-            return None;
-        }
-        if let Some(slots) = c.slots {
-            let _ = write!(out, " rx-queue-size {slots}");
-        }
         if let Some(mode) = c.mode {
             out += if mode == XdpMode::Native { " native" } else { " generic" };
         }
-        let mut word = " left-to-linux ";
-        for kept in &c.kept {
-            let _ = write!(out, "{word}{kept}");
-            word = " ";
+    } else {
+        if c.driver == HostDriver::Auto {
+            out += " driver auto";
         }
-        return Some(out);
+        out += if c.ring == Ring::V2 { " ring v2" } else { " ring v3" };
+        offload(c.offload).into_iter().for_each(|o| _ = write!(out, " offload {o}"));
     }
-    if c.driver == HostDriver::Auto {
-        out += " driver auto";
+    let mut word = " left-to-linux ";
+    for kept in &c.kept {
+        let _ = write!(out, "{word}{kept}");
+        word = " ";
     }
-    out += if c.ring == Ring::V2 { " ring v2" } else { " ring v3" };
-    offload(c.offload).into_iter().for_each(|o| _ = write!(out, " offload {o}"));
-    Some(out)
+    out
 }
 
 /// What makes an interface of capture files. The one that is written is written anew, as by a document.
@@ -511,7 +507,7 @@ fn command(op: &Op) -> Option<String> {
             Feature::Part(p) => p.words(name).1,
         },
         Op::CreateTap { name, config } => return tap(name, config),
-        Op::CreateHost { name, config } => return host(name, config),
+        Op::CreateHost { name, config } => host(name, config),
         Op::CreatePcap { name, config } => pcap(name, config),
         _ => return None,
     })

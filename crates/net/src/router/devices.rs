@@ -69,6 +69,31 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
+    /// Whether what it says fits its driver.
+    ///
+    /// # Errors
+    /// It does not, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let xdp = self.driver == HostDriver::AfXdp;
+        let name = self.driver.name();
+        let wrong = [
+            (self.mode.is_some() && !xdp, "a mode is AF_XDP's alone"),
+            (
+                !self.kept.is_empty() && self.driver == HostDriver::AfPacket,
+                "what is left to Linux needs AF_XDP, or auto",
+            ),
+            (self.offload != Offload::Auto && xdp, "AF_XDP leaves nothing to the device: no offload"),
+            (self.ring != Ring::V2 && xdp, "the rings of AF_XDP have no version"),
+        ];
+        if let Some((_, why)) = wrong.iter().find(|(is, _)| *is) {
+            return Err(format!("{why}; the driver is {name}"));
+        }
+        match self.kept.len() {
+            0..=MOST_KEPT => Ok(()),
+            n => Err(format!("{n} rules, where {MOST_KEPT} rules of what is left to Linux are the most")),
+        }
+    }
+
     /// One queue.
     pub fn new(host: &str) -> Self {
         let d = af_packet::Config::new(host, 0);

@@ -602,6 +602,7 @@ impl Router {
             Op::CreateHost { ref name, ref config } => {
                 self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
+                config.check().map_err(|e| OpError::new(format!("{name}: {e}")))?;
                 self.check_rings(&config).map_err(|e| OpError::new(format!("{name}: {e}")))?;
                 self.lose_dead(&config);
                 let pool = std::sync::Arc::clone(self.pool());

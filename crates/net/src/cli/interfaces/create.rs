@@ -2,7 +2,7 @@
 
 use crate::cli::{check_namespace, commit, files, interface};
 use crate::router::{
-    Encap, HostConfig, HostDriver, IfState, Kind, MOST_KEPT, Offload, Op, PcapConfig, Ring, Router, XdpMode,
+    Encap, HostConfig, HostDriver, IfState, Kind, Offload, Op, PcapConfig, Ring, Router, XdpMode,
     open_pcap_files,
 };
 use command::{Args, Command, CommandError, Output, Page};
@@ -79,25 +79,32 @@ pub(super) fn all() -> Vec<Command<Router>> {
     all
 }
 
+const KEPT: &str = "leave Linux what comes for an ADDRESS, and of a PROTOCOL or PROTOCOL/PORT, with @ADDRESS behind only what is for that";
+
 fn host() -> Command<Router> {
     Command::write(
-        "create host-interface name <device:string> [if-name <name:string>] [netns <netns:string>] [num-rx-queues <queues:u8 1..64>] \
-         by:[driver (af-packet|auto)] [ring (v2|v3)] [offload (auto|on|off)]",
-        "Take over a Linux device through AF_PACKET",
+        "create host-interface name <device:string> [if-name <name:string>] [rx-queue-size <slots:u32 64..65536>] \
+         [num-rx-queues (all|<queues:u8 1..64>)] [netns <netns:string>] by:[driver (af-packet|auto)] [ring (v2|v3)] \
+         [offload (auto|on|off)] [left-to-linux <kept:string>...]",
+        "Take over a Linux device through AF_PACKET, or through what suits it",
         create_host,
     )
     .arg("device", "the Linux device")
     .arg("if-name", "name of the interface; host-DEVICE by default")
-    .arg("netns", "network namespace of the device; for root only")
+    .arg("rx-queue-size", "frames that each ring holds, a power of two")
     .arg("num-rx-queues", "receive queues, spread over the workers")
+    .arg("all", "as many as the device has")
+    .arg("netns", "network namespace of the device; for root only")
     .arg("driver", "by whom its packets come; by AF_PACKET by default")
     .arg("v2", "TPACKET_V2: each frame is handed over at once")
     .arg("v3", "TPACKET_V3: blocks of frames, up to a millisecond late")
     .arg("auto", "Quiver completes checksums and cuts super-frames that it sends: the default")
     .arg("on", "the kernel or the device does that")
     .arg("off", "as auto")
-    .details("The answer is the name. The interface is down at first.")
+    .arg("left-to-linux", KEPT)
+    .details("The answer is the name. The interface is down at first. What `left-to-linux` says holds where `driver auto` takes AF_XDP.")
     .example("create host-interface name eth1 num-rx-queues 2")
+    .example("create host-interface name eth1 rx-queue-size 4096 driver auto left-to-linux 192.0.2.9 tcp/22@192.0.2.1")
 }
 
 fn af_xdp() -> Command<Router> {
@@ -117,7 +124,7 @@ fn af_xdp() -> Command<Router> {
     .arg("native", "in the device's driver, or not at all")
     .arg("generic", "in Linux's own receive path")
     .arg("no-zero-copy", "as always: frames are copied once, between the driver's memory and the router's")
-    .arg("left-to-linux", "leave Linux what comes for an ADDRESS, and of a PROTOCOL or PROTOCOL/PORT, with @ADDRESS behind only what is for that")
+    .arg("left-to-linux", KEPT)
     .details("The answer is the name. The interface is down at first. Linux sees nothing of what comes but what is left to it.")
     .example("create interface af_xdp host-if eth2 num-rx-queues 4")
     .example("create interface af_xdp host-if eth2 left-to-linux 192.0.2.9 tcp/22@192.0.2.1")
@@ -363,28 +370,10 @@ pub(crate) fn offload(args: &Args) -> Offload {
     }
 }
 
-fn create_host(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+/// What all ways to take over a Linux device say in the same words.
+fn host_config(driver: HostDriver, args: &Args) -> Result<HostConfig, CommandError> {
     check_namespace(args, "netns")?;
-    let device: String = args.get("device")?;
-    let mut config = HostConfig::new(&device);
-    config.netns = args.opt("netns")?;
-    config.rx_queues = args.opt("queues")?.unwrap_or(1);
-    config.offload = offload(args);
-    if let Some(ring) = args.one_of(&["v2", "v3"]) {
-        config.ring = if ring == "v2" { Ring::V2 } else { Ring::V3 };
-    }
-    if args.group("by").is_some_and(|by| by.has("auto")) {
-        config.driver = HostDriver::Auto;
-    }
-    let name: String = args.opt("name")?.unwrap_or_else(|| format!("host-{device}"));
-    made(router, name.clone(), vec![Op::CreateHost { name, config }])
-}
-
-fn create_af_xdp(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
-    check_namespace(args, "netns")?;
-    let device: String = args.get("device")?;
-    let mut config = HostConfig::new(&device);
-    config.driver = HostDriver::AfXdp;
+    let mut config = HostConfig { driver, ..HostConfig::new(&args.get::<String>("device")?) };
     config.netns = args.opt("netns")?;
     config.rx_queues = args.opt("queues")?.unwrap_or(1);
     config.slots = args.opt::<u32>("slots")?.map(|n| n as usize);
@@ -392,18 +381,45 @@ fn create_af_xdp(router: &mut Router, args: &Args) -> Result<Output, CommandErro
         let near = slots.next_power_of_two();
         return Err(args.error("slots", format!("{slots} is not a power of two: {} or {near}", near / 2)));
     }
+    for kept in args.all::<String>("kept")? {
+        config.kept.push(kept.parse().map_err(|e: String| args.error("kept", e))?);
+    }
+    Ok(config)
+}
+
+fn create_host(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let auto = args.group("by").is_some_and(|by| by.has("auto"));
+    let mut config = host_config(if auto { HostDriver::Auto } else { HostDriver::AfPacket }, args)?;
+    config.offload = offload(args);
+    if let Some(ring) = args.one_of(&["v2", "v3"]) {
+        config.ring = if ring == "v2" { Ring::V2 } else { Ring::V3 };
+    }
+    take_over(router, args, "host", config)
+}
+
+fn create_af_xdp(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let mut config = host_config(HostDriver::AfXdp, args)?;
     config.mode = match args.one_of(&["native", "generic"]) {
         Some("native") => Some(XdpMode::Native),
         Some("generic") => Some(XdpMode::Generic),
         _ => None,
     };
-    for kept in args.all::<String>("kept")? {
-        config.kept.push(kept.parse().map_err(|e: String| args.error("kept", e))?);
-    }
-    if config.kept.len() > MOST_KEPT {
-        return Err(args.error("kept", format!("{MOST_KEPT} rules of what is left to Linux are the most")));
-    }
-    let name: String = args.opt("name")?.unwrap_or_else(|| format!("xdp-{device}"));
+    take_over(router, args, "xdp", config)
+}
+
+/// Makes the interface, whose name begins with `prefix` where none was given.
+fn take_over(
+    router: &mut Router,
+    args: &Args,
+    prefix: &str,
+    mut config: HostConfig,
+) -> Result<Output, CommandError> {
+    config.check().map_err(|why| match config.kept.is_empty() {
+        true => CommandError::new(why),
+        false => args.error("kept", why),
+    })?;
+    let device = config.host.clone();
+    let name: String = args.opt("name")?.unwrap_or_else(|| format!("{prefix}-{device}"));
     if !args.has("all") {
         return made(router, name.clone(), vec![Op::CreateHost { name, config }]);
     }
