@@ -17,10 +17,12 @@ import subprocess
 import time
 
 import pytest
-from harness import run, wait_for
+from harness import CtlError, run, wait_for
 from tools import hears, iperf_server, tcp
 
 CONNECTED = "connected"
+# What only a slave may be told.
+SLAVES = ("rx-queues", "tx-queues", "ring-size", "buffer-size")
 
 
 def memif(router, name="memif1/0"):
@@ -44,7 +46,7 @@ class Two:
             inside, other = lab.namespace(name), 3 - n
             host = lab.host(f"h{n}", [f"10.0.{n}.2/24", f"2001:db8:{n}::2/64"], [f"10.0.{n}.1", f"2001:db8:{n}::1"])
             self.hosts.append(lab.cable(inside, "lan", host))
-            own = {k: v[n - 1] if isinstance(v, tuple) else v for k, v in fields.items()}
+            own = {k: v[n - 1] if isinstance(v, tuple) else v for k, v in fields.items() if role == "slave" or k not in SLAVES}
             self.routers.append(lab.router(inside, {
                 "memifs": {"memif1/0": {"socket": self.file, "role": role, **own}},
                 "interfaces": {
@@ -138,6 +140,68 @@ def test_a_wrong_secret_is_told_on_both_sides(lab, tmp_path):
         assert r.log().count("secret is wrong") == 1, r.log()
         assert "right" not in r.log().replace("the secret", ""), "the secret is in the log"
     assert not t.a.interface("memif1/0")["link"]
+
+
+def test_why_a_link_waits_is_shown(lab, tmp_path):
+    file = str(tmp_path / "m.sock")
+    a, b = lab.router(lab.namespace("a"), {}), lab.router(lab.namespace("b"), {})
+    b.script(f"create memif socket id 1 filename {file}", "create interface memif socket-id 1 slave")
+    row = memif(b)
+    assert (row["waits-for"], row["error"], row["error-seconds"]) == ("being set up", None, None), row
+    b.ctl("set interface state memif1/0 up")
+    wait_for("it was tried", lambda: memif(b)["error"])
+    row = memif(b)
+    assert row["waits-for"] == f"a master on {file}" and row["error"].startswith("no master listens on") and row["error-seconds"] < 30, row
+    assert f"a master on {file}" in b.ctl("show memif")
+    a.script(f"create memif socket id 1 filename {file}", "create interface memif socket-id 1 master secret other")
+    wait_for("it is refused", lambda: "memif1/0: the interface is down" in memif(b)["error"])
+    row = memif(a)
+    assert row["waits-for"] == "being set up", row
+    a.ctl("set interface state memif1/0 up")
+    wait_for("it is refused", lambda: "the secret is wrong" in (memif(a)["error"] or ""))
+    assert memif(a)["waits-for"] == f"a slave to ask for number 0 on {file}"
+    a.ctl("delete interface memif memif1/0")
+    a.script("create interface memif socket-id 1 master", "set interface state memif1/0 up")
+    connected(a, b)
+    for r in (a, b):
+        assert (memif(r)["waits-for"], memif(r)["error"]) == (None, None)
+
+
+def test_what_other_processes_do_does_not_fill_the_log(lab, tmp_path):
+    r, file = lab.router(lab.namespace("r"), {}), str(tmp_path / "m.sock")
+    r.script(f"create memif socket id 1 filename {file}", "create interface memif socket-id 1 master", "set interface state memif1/0 up")
+    for _ in range(60):
+        # Each with another process number in the log's line.
+        if os.fork() == 0:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+                s.connect(file)
+                s.recv(128)
+            os._exit(0)
+        os.wait()
+    count = lambda: r.log().count("has failed: the other side has closed it")
+    wait_for("lines come", lambda: count() >= 10)
+    r.ctl("show memif")
+    assert count() == 10, r.log()
+
+
+def test_what_does_not_fit_is_refused(lab, tmp_path):
+    r, file = lab.router(lab.namespace("r"), {}), str(tmp_path / "m.sock")
+    r.ctl(f"create memif socket id 1 filename {file}")
+    r.ctl("create interface memif socket-id 1 slave ring-size 16 buffer-size 64")
+    assert r.interface("memif1/0")["mtu"] == 16 * 64 - 22
+    for line, why in (
+        ("create interface memif id 1 socket-id 1 slave ring-size 1", "2..16384"),
+        ("set interface mtu packet 1500 memif1/0", "1002 at most, more with a larger ring-size or buffer-size"),
+        ("create interface memif id 2 socket-id 1 master", "memif1/0 is the other side on the socket"),
+        ("create memif socket id 2 filename @other", None),
+        ("create interface memif socket-id 2 master ring-size 2048", "ring-size is the slave's: a master takes what that has, give it there"),
+    ):
+        if why is None:
+            r.ctl(line)
+            continue
+        with pytest.raises(CtlError) as e:
+            r.ctl(line)
+        assert why in str(e.value), e.value
 
 
 def test_commands(lab, tmp_path):

@@ -23,7 +23,7 @@ UNSEEN = {
     "show hardware-interfaces": {"device-statistics[].name", "device-statistics[].value"},
     "create interface dpdk": set() if HAS_DPDK else {"name", "index"},
     # What the other side says, which is not there.
-    "show memif": {f"interfaces[].{field}" for field in ("peer", "program", "process", "rx", "tx", "slots", "mib")},
+    "show memif": {f"interfaces[].{field}" for field in ("peer", "program", "process", "rx", "tx", "slots", "mib", "error", "error-seconds")},
     "show vhost-user": {"process", "pairs", "size", "regions", "mib", "features"},
     # Paths of labels into tables have kinds of their own.
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},

@@ -11,6 +11,7 @@ pub mod arp;
 pub mod background;
 pub mod bond;
 pub mod capture;
+mod chatter;
 mod cli;
 pub mod commands;
 pub mod copp;

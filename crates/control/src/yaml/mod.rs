@@ -301,6 +301,7 @@ fn sections<'n>(d: &mut Decoder<'n>, root: &'n tree::Node<'n>, document: &mut Do
     document.sflow = d.field(&fields, "sflow", sflow::decode);
     document.tables = d.field(&fields, "tables", table::decode).unwrap_or_default();
 
+    virtuals::check(d, &document.interfaces);
     virtuals::check_tables(d, &document.interfaces, &document.tables);
     l3::further_addresses(root, &mut document.interfaces);
     let bound = table::bindings(root, &document.tables);

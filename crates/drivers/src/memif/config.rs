@@ -7,6 +7,9 @@ use crate::place::Place;
 use packet::MacAddr;
 use std::fmt;
 
+/// Bytes of an Ethernet header with two tags.
+const HEADERS: u32 = 22;
+
 /// Most rings of a direction.
 pub const MOST_RINGS: usize = 64;
 
@@ -87,6 +90,29 @@ impl Config {
         crate::station::of(&[&self.socket.to_string(), &self.id.to_string(), role])
     }
 
+    /// The longest IP packet that a slave's rings can hold with its Ethernet header and two tags, bytes; of a master the other side's rings
+    /// tell.
+    pub fn most_mtu(&self) -> Option<u16> {
+        let bytes =
+            self.buffer.saturating_mul(self.slots.min(ring::MOST_SLOTS as u32)).saturating_sub(HEADERS);
+        (self.role == Role::Slave).then(|| u16::try_from(bytes).unwrap_or(u16::MAX))
+    }
+
+    /// Why it cannot be in one router with another interface, in words that go on with that one's name.
+    pub fn clash(&self, other: &Config) -> Option<String> {
+        let (place, id) = (&self.socket, self.id);
+        if other.socket != *place {
+            return None;
+        }
+        match (self.role, other.role) {
+            (Role::Master, Role::Slave) | (Role::Slave, Role::Master) => Some(format!(
+                "is the other side on the socket {place}: a slave connects to another process's, name another"
+            )),
+            _ if other.id == id => Some(format!("has number {id} on the socket {place} already")),
+            _ => None,
+        }
+    }
+
     /// Whether it can be.
     ///
     /// # Errors
@@ -106,6 +132,16 @@ impl Config {
         }
         if !(64..=65_536).contains(&self.buffer) || !self.buffer.is_multiple_of(64) {
             return Err(format!("buffers of {} bytes: a multiple of 64, 64 to 65536", self.buffer));
+        }
+        let usual = Config::new(self.socket.clone(), self.id);
+        let of_slave = [
+            ("rx-queues", self.rx_queues != usual.rx_queues),
+            ("tx-queues", self.tx_queues != usual.tx_queues),
+            ("ring-size", self.slots != usual.slots),
+            ("buffer-size", self.buffer != usual.buffer),
+        ];
+        if let Some((what, _)) = of_slave.iter().find(|(_, given)| self.role == Role::Master && *given) {
+            return Err(format!("{what} is the slave's: a master takes what that has, give it there"));
         }
         if let Some(s) = &self.secret
             && !(1..=SECRET).contains(&s.len())

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What of a connection operators see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,6 +102,13 @@ impl Conn {
     /// Says something.
     pub fn say(&self, m: &Message) -> Result<(), Ended> {
         socket::send(&self.fd, &m.emit(), None).map_err(|e| lost(&e))
+    }
+
+    /// The interface whose packets were too long for its rings, and how long one was; once.
+    pub fn too_long(&self) -> Option<(u32, u32)> {
+        let Stage::Standing(shared) = &self.stage else { return None };
+        let bytes = shared.too_long.load(Ordering::Relaxed);
+        Some((self.port?, bytes)).filter(|_| bytes != 0)
     }
 
     /// A slave says the next that it has to say; some masters take the last message as well before they answer it.

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 impl Hub {
     /// Takes a message of a connection.
@@ -103,24 +103,22 @@ impl Hub {
         };
         // Every byte is looked at, so that the time taken does not tell how many are right.
         let wrong = port.config.secret_bytes().iter().zip(secret).fold(0, |wrong, (a, b)| wrong | (a ^ b));
-        let name = port.name.clone();
-        let refuse = |why: &str| ended(format!("{name}: {why}"));
-        if !port.up {
-            return refuse("the interface is down");
-        }
-        if wrong != 0 {
-            return refuse("the secret is wrong");
-        }
-        if mode != Some(port.config.mode) {
-            return refuse(match port.config.mode {
-                Mode::Ethernet => "this side carries Ethernet frames, the other side something else",
-                Mode::Ip => "this side carries IP packets, the other side something else",
-            });
+        let (name, pid) = (port.name.clone(), conn.peer.pid);
+        let why = match port.config.mode {
+            _ if !port.up => Some("the interface is down"),
+            _ if wrong != 0 => Some("the secret is wrong"),
+            ours if mode == Some(ours) => None,
+            Mode::Ethernet => Some("this side carries Ethernet frames, the other side something else"),
+            Mode::Ip => Some("this side carries IP packets, the other side something else"),
+        };
+        if let Some(why) = why {
+            self.remember(interface, format!("refused a connection{}: {why}", of_process(pid)), now);
+            return ended(format!("{name}: {why}"));
         }
         if let Some(other) = port.conn {
             // One that is dead, of which was not read yet.
             if !self.conns.get(&other).is_none_or(|c| is_hung_up(&c.fd)) {
-                return refuse("it has a connection already");
+                return ended(format!("{name}: it has a connection already"));
             }
             self.end(other, Ended { why: "the other side has closed it".into(), tell: false }, now);
         }
@@ -184,11 +182,12 @@ impl Hub {
         let Some(port) = self.ports.get_mut(&interface) else { return };
         let shared = Arc::new(Shared {
             broken: AtomicBool::new(false),
+            too_long: AtomicU32::new(0),
             alarm: Arc::clone(&self.alarm),
             drops: Arc::clone(&port.drops),
         });
         conn.stage = Stage::Standing(Arc::clone(&shared));
-        port.told = None;
+        (port.told, port.trouble) = (None, None);
         let mode = port.config.mode;
         let mut rx: Vec<Box<dyn RxQueue>> = vec![];
         let mut to = vec![];

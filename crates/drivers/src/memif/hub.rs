@@ -78,6 +78,15 @@ pub enum State {
     Connected,
 }
 
+/// What an interface without a connection waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// For what, in words.
+    pub what: String,
+    /// What went wrong last, in words, and when, milliseconds.
+    pub error: Option<(String, u64)>,
+}
+
 pub(super) struct Port {
     pub config: Config,
     pub name: String,
@@ -87,6 +96,8 @@ pub(super) struct Port {
     pub retry: u64,
     /// What was said last of its failures: it is not said twice.
     pub told: Option<String>,
+    /// Why it has no connection, as far as that is known, and since when, milliseconds.
+    pub trouble: Option<(String, u64)>,
     pub drops: Arc<Drops>,
 }
 
@@ -152,19 +163,11 @@ impl Hub {
     /// The socket cannot be had, in words.
     pub fn add(&mut self, interface: u32, name: &str, config: Config) -> Result<(), String> {
         let place = &config.socket;
-        if let Some(other) = self
-            .ports
-            .values()
-            .find(|p| p.config.socket == *place && p.config.id == config.id && p.config.role == config.role)
-        {
-            return Err(format!("{} has number {} on the socket {place} already", other.name, config.id));
+        let clash = |p: &Port| config.clash(&p.config).map(|why| format!("{} {why}", p.name));
+        if let Some(why) = self.ports.values().find_map(clash) {
+            return Err(why);
         }
         if config.role == Role::Master && !self.listeners.contains_key(place) {
-            if self.ports.values().any(|p| p.config.socket == *place) {
-                return Err(format!(
-                    "the socket {place} is that of slaves, which connect to another process: name another"
-                ));
-            }
             let refused = |e: io::Error| match e.kind() {
                 io::ErrorKind::AddrInUse => format!(
                     "another process listens on the socket {place}, or a file of another kind is there"
@@ -177,20 +180,25 @@ impl Hub {
             let socket = place.listen(socket::KIND).map_err(refused)?;
             let token = self.watch(&socket).map_err(refused)?;
             self.listeners.insert(place.clone(), Listener { socket, token, told: None });
-        } else if config.role == Role::Slave && self.listeners.contains_key(place) {
-            return Err(format!(
-                "this router's masters listen on the socket {place}: a slave connects to another process's"
-            ));
         }
         let drops = Arc::new(Drops::default());
-        let port = Port { config, name: name.to_owned(), up: false, conn: None, retry: 0, told: None, drops };
+        let port = Port {
+            config,
+            name: name.to_owned(),
+            up: false,
+            conn: None,
+            retry: 0,
+            told: None,
+            trouble: None,
+            drops,
+        };
         self.ports.insert(interface, port);
         Ok(())
     }
 
     /// Takes an interface away. Its queues stay whole for who has them. The socket goes with its last master.
-    pub fn remove(&mut self, interface: u32) {
-        self.close(interface, "the interface was deleted");
+    pub fn remove(&mut self, interface: u32, now: u64) {
+        self.close(interface, "the interface was deleted", now);
         let Some(port) = self.ports.remove(&interface) else { return };
         let place = port.config.socket;
         if !self.ports.values().any(|p| p.config.socket == place && p.config.role == Role::Master)
@@ -203,22 +211,43 @@ impl Hub {
     }
 
     /// An interface is set up or down; whether it was not so before.
-    pub fn set_up(&mut self, interface: u32, up: bool) -> bool {
+    pub fn set_up(&mut self, interface: u32, up: bool, now: u64) -> bool {
         let Some(port) = self.ports.get_mut(&interface) else { return false };
         if port.up == up {
             return false;
         }
-        (port.up, port.retry, port.told) = (up, 0, None);
+        (port.up, port.retry, port.told, port.trouble) = (up, 0, None, None);
         if !up {
-            self.close(interface, "the interface was set down");
+            self.close(interface, "the interface was set down", now);
         }
         true
     }
 
-    /// Ends the connection of an interface.
-    pub fn close(&mut self, interface: u32, why: &str) {
+    /// Ends the connection of an interface. Where it is the slave's, it is connected anew as after any other end.
+    pub fn close(&mut self, interface: u32, why: &str, now: u64) {
         if let Some(token) = self.ports.get(&interface).and_then(|p| p.conn) {
-            self.end(token, Ended { why: why.to_owned(), tell: true }, 0);
+            self.end(token, Ended { why: why.to_owned(), tell: true }, now);
+        }
+    }
+
+    /// What an interface waits for; `None` where it has a connection.
+    pub fn waits(&self, interface: u32) -> Option<Waits> {
+        let port = self.ports.get(&interface)?;
+        let c = &port.config;
+        let what = match (self.state(interface)?.0, c.role) {
+            (State::Connected, _) => return None,
+            (State::Connecting, _) => "the end of the handshake".to_owned(),
+            (State::Down, _) => "being set up".to_owned(),
+            (State::Waiting, Role::Master) => format!("a slave to ask for number {} on {}", c.id, c.socket),
+            (State::Waiting, Role::Slave) => format!("a master on {}", c.socket),
+        };
+        Some(Waits { what, error: port.trouble.clone() })
+    }
+
+    /// Keeps in mind why an interface has no connection.
+    pub(super) fn remember(&mut self, interface: u32, why: String, now: u64) {
+        if let Some(port) = self.ports.get_mut(&interface) {
+            port.trouble = Some((why, now));
         }
     }
 
@@ -284,6 +313,13 @@ impl Hub {
         for token in broken {
             let why = "a ring makes no sense: the other side has written what cannot be".to_owned();
             self.end(token, Ended { why, tell: true }, now);
+        }
+        let lost: Vec<(u32, u32)> = self.conns.values().filter_map(Conn::too_long).collect();
+        for (interface, bytes) in lost {
+            let which = "make the slave's `ring-size` or `buffer-size` larger, or the MTU smaller";
+            let text =
+                format!("a packet of {bytes} bytes is longer than the rings can hold, and was lost: {which}");
+            self.say(interface, text, now);
         }
         true
     }
@@ -364,14 +400,17 @@ impl Hub {
                     }
                     _ => format!("cannot connect to {place}: {e}"),
                 };
-                self.say(interface, why);
+                self.say(interface, why, now);
             }
         }
     }
 
     /// Says something of an interface, once.
-    fn say(&mut self, interface: u32, text: String) {
+    fn say(&mut self, interface: u32, text: String, now: u64) {
         let Some(port) = self.ports.get_mut(&interface) else { return };
+        if port.conn.is_none() {
+            port.trouble = Some((text.clone(), now));
+        }
         if port.told.as_ref() != Some(&text) {
             port.told = Some(text.clone());
             self.events.push(Event::Say { interface: Some(interface), text });
@@ -407,9 +446,10 @@ impl Hub {
         port.conn = None;
         port.retry = now + RETRY;
         if standing {
+            port.trouble = Some((format!("the connection has ended: {}", e.why), now));
             self.events.push(Event::Down { interface, why: e.why });
         } else {
-            self.say(interface, format!("no connection{}: {}", of_process(conn.peer.pid), e.why));
+            self.say(interface, format!("no connection{}: {}", of_process(conn.peer.pid), e.why), now);
         }
     }
 

@@ -16,6 +16,6 @@ pub use crate::counts::Drops;
 pub use crate::place::Place;
 pub use config::{Config, MOST_RINGS, Role};
 pub use conn::Peer;
-pub use hub::{Event, Hub, Link, State, drops};
+pub use hub::{Event, Hub, Link, State, Waits, drops};
 pub use message::{Mode, SECRET};
 pub use queue::Senders;

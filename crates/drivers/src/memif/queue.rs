@@ -1,7 +1,7 @@
 //! The queues of a connection: each is a ring with its interrupt.
 
 use super::message::Mode;
-use super::ring::{Broken, Ring};
+use super::ring::{Broken, Ring, Sent};
 use crate::counts::Drops;
 use crate::signal::Signal;
 use crate::turn;
@@ -11,13 +11,15 @@ use packet::eth;
 use std::cell::Cell;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// What the queues of a connection and its control side both know.
 #[derive(Debug)]
 pub struct Shared {
     /// A ring makes no sense any more.
     pub broken: AtomicBool,
+    /// Bytes of the first packet that no ring can ever hold; 0 for none.
+    pub too_long: AtomicU32,
     /// Wakes the control side.
     pub alarm: Arc<OwnedFd>,
     /// What was dropped, over all connections of the interface.
@@ -28,6 +30,14 @@ impl Shared {
     #[cold]
     fn give_up(&self) {
         if !self.broken.swap(true, Ordering::Relaxed) {
+            Signal::raise(&self.alarm);
+        }
+    }
+
+    #[cold]
+    fn too_long(&self, bytes: usize) {
+        let first = self.too_long.compare_exchange(0, bytes as u32, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_ok() {
             Signal::raise(&self.alarm);
         }
     }
@@ -116,11 +126,15 @@ impl TxRing {
                 continue;
             }
             match self.ring.send(buffers, d, skip) {
-                Ok(true) => {
+                Ok(Sent::Yes) => {
                     report.packets += 1;
                     report.bytes += buffers.total_len(d) as u64;
                 }
-                Ok(false) => report.full += 1,
+                Ok(Sent::Full) => report.full += 1,
+                Ok(Sent::TooLong) => {
+                    report.errors += 1;
+                    self.shared.too_long(buffers.total_len(d) - skip);
+                }
                 Err(Broken) => {
                     self.shared.give_up();
                     report.no_link += (packets.len() - n) as u64;

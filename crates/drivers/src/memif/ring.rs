@@ -26,7 +26,7 @@ const MASK_INT: u16 = 1;
 const NEXT: u16 = 1;
 /// Most bytes of a packet, and most slots that one may lie in.
 const MOST_BYTES: usize = 65_535 + 18;
-const MOST_SLOTS: usize = 64;
+pub const MOST_SLOTS: usize = 64;
 
 /// Packets ahead whose bytes are asked for: they are in another core's caches.
 const AHEAD: u16 = 8;
@@ -37,6 +37,17 @@ pub const MOST_LOG2: u8 = 14;
 /// The other side has written what cannot be: nothing of the ring can be relied on any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
+
+/// What became of a packet that is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is in the ring.
+    Yes,
+    /// There is no room now.
+    Full,
+    /// It has more bytes than as many buffers hold as it may lie in, whoever empties them.
+    TooLong,
+}
 
 /// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,12 +359,12 @@ impl Ring {
         if s.len == 0 { Err(Broken) } else { Ok(s) }
     }
 
-    /// Sends a packet without its first `skip` bytes; false when there is no room.
+    /// Sends a packet without its first `skip` bytes.
     ///
     /// # Errors
     /// The ring makes no sense any more.
     #[inline]
-    pub fn send(&mut self, buffers: &Buffers, d: &Desc, skip: usize) -> Result<bool, Broken> {
+    pub fn send(&mut self, buffers: &Buffers, d: &Desc, skip: usize) -> Result<Sent, Broken> {
         if self.room == 0 {
             self.room = self.look_for_room()?;
         }
@@ -373,17 +384,17 @@ impl Ring {
                 if self.room > AHEAD {
                     self.prefetch(AHEAD, true);
                 }
-                return Ok(true);
+                return Ok(Sent::Yes);
             }
         }
         self.send_any(buffers, d, skip)
     }
 
     /// A packet of several buffers, or into several slots.
-    fn send_any(&mut self, buffers: &Buffers, d: &Desc, skip: usize) -> Result<bool, Broken> {
+    fn send_any(&mut self, buffers: &Buffers, d: &Desc, skip: usize) -> Result<Sent, Broken> {
         let mut walk = Walk::new(buffers, d);
         if !walk.skip(buffers, skip) {
-            return Ok(false);
+            return Ok(Sent::TooLong);
         }
         let total = buffers.total_len(d) - skip;
         self.room = self.look_for_room()?;
@@ -391,8 +402,11 @@ impl Ring {
         let (mut n, mut holds) = (0, 0);
         while holds < total || n == 0 {
             let index = self.at.wrapping_add(n as u16);
-            if n == MOST_SLOTS || n >= usize::from(self.room) {
-                return Ok(false);
+            if n == MOST_SLOTS || n == usize::from(self.size()) {
+                return Ok(Sent::TooLong);
+            }
+            if n >= usize::from(self.room) {
+                return Ok(Sent::Full);
             }
             let s = self.empty(index)?;
             slots[n] = s;
@@ -409,7 +423,7 @@ impl Ring {
             self.write(self.at.wrapping_add(i as u16), Slot { flags, len: len as u32, ..*s });
         }
         (self.at, self.room) = (self.at.wrapping_add(n as u16), self.room - n as u16);
-        Ok(true)
+        Ok(Sent::Yes)
     }
 
     /// Hands over what was sent.

@@ -4,7 +4,7 @@ use super::message::{LEN, Message, Mode, VERSION};
 use super::region::Region;
 use super::ring;
 use super::socket;
-use super::{Config, Event, Hub, Link, Role, State};
+use super::{Config, Event, Hub, Link, Role, State, Waits};
 use crate::place::Place;
 use crate::signal::Signal;
 use graph::{Buffers, Desc, Packets, Pool, PoolConfig, PoolMemory, RxQueue, TxQueue, Vector};
@@ -51,7 +51,7 @@ impl Pair {
         let mut hubs = [Hub::new().unwrap(), Hub::new().unwrap()];
         hubs[0].add(1, "master", master).unwrap();
         hubs[1].add(1, "slave", slave).unwrap();
-        hubs.iter_mut().for_each(|h| assert!(h.set_up(1, true)));
+        hubs.iter_mut().for_each(|h| assert!(h.set_up(1, true, 0)));
         Pair { hubs, workers, now: 0, said: vec![] }
     }
 
@@ -182,9 +182,92 @@ fn a_full_ring_loses_the_packets_that_do_not_fit_and_goes_on() {
         }
     }
     let long = b.alloc_bytes(&frame(2048 * 4 + 1, 0)).unwrap();
-    assert_eq!(s.tx[0].send(&mut b, Packets::drain(&mut vec![long])).full, 1);
+    let report = s.tx[0].send(&mut b, Packets::drain(&mut vec![long]));
+    assert_eq!((report.errors, report.full), (1, 0));
     assert_eq!(pass(&mut s, &mut m, 0, &mut b, &[frame(2048 * 4, 1)]), [frame(2048 * 4, 1)]);
     assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn what_no_ring_can_hold_is_told_of() {
+    let (master, slave) = both(&place());
+    let slave = Config { slots: 4, buffer: 64, ..slave };
+    assert_eq!((slave.most_mtu(), master.most_mtu()), (Some(256 - 22), None));
+    let mut pair = Pair::new(master, slave, 1);
+    let [mut m, mut s] = pair.join();
+    let (pool, mut links) = (pool(), [None, None]);
+    let mut b = pool.buffers();
+    for (n, from) in [&mut m, &mut s].into_iter().enumerate() {
+        pair.said.clear();
+        for len in [257, 300, 9000] {
+            let long = b.alloc_bytes(&frame(len, 0)).unwrap();
+            let report = from.tx[0].send(&mut b, Packets::drain(&mut vec![long]));
+            assert_eq!((report.packets, report.errors, report.full), (0, 1, 0), "{n}: {len}");
+            (0..5).for_each(|_| pair.step(&mut links));
+        }
+        assert_eq!(pair.said.len(), 1, "{:?}", pair.said);
+        assert!(
+            pair.said[0].starts_with("a packet of 257 bytes is longer than the rings can hold"),
+            "{:?}",
+            pair.said
+        );
+    }
+    assert_eq!(pass(&mut s, &mut m, 0, &mut b, &[frame(256, 1)]), [frame(256, 1)]);
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn who_waits_says_for_what_and_since_when() {
+    let place = place();
+    let (master, slave) = both(&place);
+    let mut hub = Hub::new().unwrap();
+    hub.add(1, "s", slave).unwrap();
+    let what = |hub: &Hub| hub.waits(1).unwrap();
+    assert_eq!((what(&hub).what.as_str(), what(&hub).error), ("being set up", None));
+    hub.set_up(1, true, 7);
+    hub.work(1000);
+    let Waits { what: wants, error } = what(&hub);
+    let (why, at) = error.unwrap();
+    assert_eq!((wants, at), (format!("a master on {place}"), 1000));
+    assert!(why.starts_with("no master listens on"), "{why}");
+    drop(hub);
+    // A master tells whom it has refused, and how the last connection ended.
+    let right = |c: &Config| Config { secret: Some("right".into()), ..c.clone() };
+    let (m, s) = both(&self::place());
+    let mut pair = Pair::new(right(&m), Config { secret: Some("wrong".into()), ..s.clone() }, 1);
+    let mut links = [None, None];
+    (0..300).for_each(|_| pair.step(&mut links));
+    let w = pair.hubs[0].waits(1).unwrap();
+    assert!(w.what.starts_with("a slave to ask for number 7 on @"), "{w:?}");
+    assert!(w.error.unwrap().0.ends_with("the secret is wrong"));
+    assert!(pair.hubs[1].waits(1).unwrap().error.unwrap().0.contains("the secret is wrong"));
+    let mut pair = Pair::new(master.clone(), Config { role: Role::Slave, ..master }, 1);
+    drop(pair.join());
+    assert_eq!(pair.hubs.each_ref().map(|h| h.waits(1)), [None, None]);
+    // What was closed is connected anew as after any other end, and not at once.
+    let now = pair.now;
+    pair.hubs[1].close(1, "it is enough", now);
+    assert!(pair.hubs[1].deadline().unwrap() >= now + 500);
+    assert_eq!(
+        pair.hubs[1].waits(1).unwrap().error,
+        Some(("the connection has ended: it is enough".into(), now))
+    );
+}
+
+#[test]
+fn options_of_a_slave_are_refused_of_a_master() {
+    let (master, slave) = both(&place());
+    let with: [fn(Config) -> Config; 4] = [
+        |c| Config { rx_queues: 2, ..c },
+        |c| Config { tx_queues: 2, ..c },
+        |c| Config { slots: 2048, ..c },
+        |c| Config { buffer: 4096, ..c },
+    ];
+    for (with, what) in with.iter().zip(["rx-queues", "tx-queues", "ring-size", "buffer-size"]) {
+        assert_eq!(with(slave.clone()).check(), Ok(()));
+        let why = with(master.clone()).check().unwrap_err();
+        assert_eq!(why, format!("{what} is the slave's: a master takes what that has, give it there"));
+    }
 }
 
 #[test]
@@ -288,19 +371,19 @@ fn either_side_may_go_and_come_back() {
         assert!(links[1 - gone].is_none(), "{:?}", pair.said);
         let (name, config) = if gone == 0 { ("master", &master) } else { ("slave", &slave) };
         pair.hubs[gone].add(1, name, config.clone()).unwrap();
-        pair.hubs[gone].set_up(1, true);
+        pair.hubs[gone].set_up(1, true, 0);
     }
     let links = pair.join();
     nothing_is_left(before.unwrap());
     drop(links);
     // In order: down, and up again.
-    pair.hubs[1].set_up(1, false);
+    pair.hubs[1].set_up(1, false, 0);
     let mut links = [None, None];
     for _ in 0..20 {
         pair.step(&mut links);
     }
     assert_eq!(pair.hubs[0].state(1).unwrap().0, State::Waiting);
-    pair.hubs[1].set_up(1, true);
+    pair.hubs[1].set_up(1, true, 0);
     pair.join();
 }
 
@@ -372,7 +455,7 @@ fn a_file_that_was_left_is_replaced_and_one_in_use_is_not() {
     assert!(e.contains("a slave connects to another process"), "{e}");
     let e = hub.add(3, "n", master).unwrap_err();
     assert!(e.starts_with("m has number 7 on the socket"), "{e}");
-    hub.remove(1);
+    hub.remove(1, 0);
     assert!(!file.exists());
     std::fs::write(&file, "not a socket").unwrap();
     assert!(place.listen(socket::KIND).is_err());
@@ -443,7 +526,7 @@ fn a_peer_that_writes_anything_anywhere_does_no_harm() {
     let place = place();
     let mut hub = Hub::new().unwrap();
     hub.add(1, "m", Config::new(place.clone(), 7)).unwrap();
-    hub.set_up(1, true);
+    hub.set_up(1, true, 0);
     let (pool, mut now, mut x) = (pool(), 0, 0x9e37_79b9_7f4a_7c15u64);
     let mut b = pool.buffers();
     let mut random = move || {
@@ -531,7 +614,7 @@ fn a_peer_may_vanish_or_err_at_every_step() {
     let place = place();
     let mut hub = Hub::new().unwrap();
     hub.add(1, "m", Config::new(place.clone(), 7)).unwrap();
-    hub.set_up(1, true);
+    hub.set_up(1, true, 0);
     let (region, file) = Region::create(64 << 10).unwrap();
     region.write(0, &0x03e3_1f20u32.to_ne_bytes());
     let signal = Signal::create().unwrap();

@@ -165,6 +165,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     }
     let mut table = Table::new().left("Interface").left("Role").left("Mode").left("State").left("Peer");
     table = table.left("Program").right("Process").right("Rx").right("Tx").right("Slots").right("MiB");
+    table = table.left("Waits for").left("Error").right("Error seconds");
     for (index, _, c, state, peer) in
         interfaces(router).filter(|(index, ..)| only.is_none_or(|i| i.index == *index))
     {
@@ -174,6 +175,8 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             State::Connecting => "connecting",
             State::Connected => "connected",
         };
+        let waits = super::part::waits(router, index);
+        let error = waits.as_ref().and_then(|w| w.1.as_ref());
         let of = |text: &str| if text.is_empty() { None } else { Some(text.to_owned()) };
         table.row([
             router.interface_name(index).into(),
@@ -187,6 +190,9 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             peer.map(|p| p.rings.1 as u64).into(),
             peer.map(|p| p.slots).into(),
             peer.map(|p| p.regions.1 >> 20).into(),
+            waits.as_ref().map(|w| w.0.clone()).into(),
+            error.map(|e| e.0.clone()).into(),
+            error.map(|e| e.1).into(),
         ]);
     }
     let mut text = String::new();

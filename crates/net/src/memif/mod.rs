@@ -9,4 +9,4 @@ pub use crate::router::memif_numbers as is_name;
 pub use drivers::memif::{Config as MemifConfig, MOST_RINGS, Mode, Place, Role};
 pub use input::MemifIpInput;
 pub(crate) use part::Memif;
-pub use part::{DEFAULT_SOCKET, MTU, MemifOp, config, default_socket, socket_of};
+pub use part::{DEFAULT_SOCKET, MemifOp, config, default_socket, mtu, socket_of};

@@ -1,6 +1,7 @@
 //! memif interfaces as a part of the control side.
 
 use super::{Mode, Role, commands};
+use crate::chatter::Chatter;
 use crate::neighbor::Millis;
 use crate::router::{
     Device, DeviceControl, FloodClass, Kind, NewVirtual, Op, OpError, Part, PartOp, Router, Start,
@@ -19,7 +20,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// The file of socket 0, unless the operator says otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/quiver/memif.sock";
 /// The largest IP packet, unless the operator says otherwise, bytes.
-pub const MTU: u16 = 1500;
+const MTU: u16 = 1500;
+
+/// The largest IP packet of an interface unless the operator says otherwise, bytes: what its rings can hold, where that is less.
+pub fn mtu(config: &Config) -> u16 {
+    config.most_mtu().map_or(MTU, |most| most.min(MTU))
+}
+
 /// When it is looked again after something went wrong that no descriptor tells of, milliseconds.
 const LOOK: u64 = 500;
 
@@ -76,6 +83,8 @@ struct State {
     ports: BTreeMap<u32, Port>,
     /// When the hub is asked again that could not go on, milliseconds.
     stuck: Option<u64>,
+    /// What other sides have written of the log, by interface; that of all sockets together.
+    chatter: Chatter<Option<u32>>,
 }
 
 /// Socket 0, unless the operator says otherwise.
@@ -108,6 +117,13 @@ pub(super) fn sockets(router: &Router) -> BTreeMap<u32, Socket> {
     numbers.filter_map(|n| Some((n, socket_of(router, n)?))).collect()
 }
 
+/// What an interface without a connection waits for, with what went wrong last and how many seconds ago.
+pub(super) fn waits(router: &Router, interface: u32) -> Option<(String, Option<(String, u64)>)> {
+    let memif::Waits { what, error } = router.state::<State>()?.hub.as_ref()?.waits(interface)?;
+    let now = router.now().0;
+    Some((what, error.map(|(why, at)| (why, now.saturating_sub(at) / 1000))))
+}
+
 /// All interfaces, with how they stand.
 pub(super) fn interfaces(
     router: &Router,
@@ -128,12 +144,28 @@ struct Control {
     up: Arc<AtomicBool>,
     drops: Arc<Drops>,
     words: String,
+    /// What its own rings can hold.
+    most_mtu: Option<u16>,
 }
 
 impl DeviceControl for Control {
     fn set_up(&mut self, up: bool) -> Result<(), drivers::Error> {
         self.up.store(up, Relaxed);
         Ok(())
+    }
+
+    fn set_mtu(&mut self, mtu: u16) -> Result<(), drivers::Error> {
+        match self.most_mtu.filter(|most| mtu > *most) {
+            None => Ok(()),
+            Some(most) => Err(drivers::Error::Value {
+                name: "its ring".into(),
+                within: drivers::error::Within(None),
+                what: format!("MTU {mtu}"),
+                cause: std::io::Error::other(format!(
+                    "{most} at most, more with a larger ring-size or buffer-size"
+                )),
+            }),
+        }
     }
 
     fn link(&self) -> bool {
@@ -158,7 +190,8 @@ fn control(s: &State, interface: u32, connected: Option<memif::Senders>) -> Opti
     let c = &port.config;
     let role = if c.role == Role::Master { "master" } else { "slave" };
     let words = format!("memif {role}, number {} on the socket {}", c.id, c.socket);
-    Some(Box::new(Control { connected, up: Arc::clone(&port.up), drops, words }))
+    let (up, most_mtu) = (Arc::clone(&port.up), c.most_mtu());
+    Some(Box::new(Control { connected, up, drops, words, most_mtu }))
 }
 
 impl MemifOp {
@@ -175,8 +208,13 @@ impl MemifOp {
         }
         let kind = if config.mode == Mode::Ethernet { &FRAMES } else { &PACKETS };
         let origin = MemifOp::Create { socket, config: config.clone() }.into();
-        let new =
-            NewVirtual { name: name.clone(), kind: Kind::Virtual(kind), origin, mac: config.mac(), mtu: MTU };
+        let new = NewVirtual {
+            name: name.clone(),
+            kind: Kind::Virtual(kind),
+            origin,
+            mac: config.mac(),
+            mtu: mtu(&config),
+        };
         let mut made = Ok(());
         router.create_virtual(new, |router, interface| {
             let Some(s) = router.state_mut::<State>() else { return };
@@ -304,6 +342,19 @@ pub(super) fn for_root(place: &Place) -> String {
 /// The part.
 pub(crate) struct Memif;
 
+/// Writes a line of the log that the other side of an interface, or of a socket, has caused; only so many.
+fn say(router: &mut Router, interface: Option<u32>, warns: bool, text: &str) {
+    let now = router.now().0;
+    if router.state_mut::<State>().is_none_or(|s| s.chatter.hears(interface, text, now)) {
+        note(router, interface, warns, text);
+    }
+}
+
+fn note(router: &mut Router, interface: Option<u32>, warns: bool, text: &str) {
+    let name = interface.map_or(String::new(), |i| format!("{}: ", router.interface_name(i)));
+    router.note(warns, format!("{name}{text}"));
+}
+
 /// Does what there is to do; whether more waits.
 fn work(router: &mut Router) -> bool {
     let now = router.now().0;
@@ -318,13 +369,9 @@ fn work(router: &mut Router) -> bool {
                     continue;
                 };
                 router.unplug(interface, c);
-                let name = router.interface_name(interface);
-                router.note(true, format!("{name}: the connection has ended: {why}"));
+                say(router, Some(interface), true, &format!("the connection has ended: {why}"));
             }
-            Event::Say { interface, text } => {
-                let name = interface.map_or(String::new(), |i| format!("{}: ", router.interface_name(i)));
-                router.note(true, format!("{name}{text}"));
-            }
+            Event::Say { interface, text } => say(router, interface, true, &text),
         }
     }
     if changed {
@@ -335,7 +382,7 @@ fn work(router: &mut Router) -> bool {
 
 fn connected(router: &mut Router, interface: u32, link: Link, words: &str) {
     let Some(i) = router.interface(interface) else { return };
-    let (name, mac, mtu) = (i.name.clone(), i.mac, i.mtu.into());
+    let (mac, mtu) = (i.mac, i.mtu.into());
     let mut senders = link.tx;
     let tx = (0..router.config().workers).filter_map(|_| senders.transmit_queue()).collect();
     let Some(control) = router.state::<State>().and_then(|s| control(s, interface, Some(senders))) else {
@@ -343,11 +390,12 @@ fn connected(router: &mut Router, interface: u32, link: Link, words: &str) {
     };
     let device = Device { rx: link.rx, tx, caps: TxCaps::default(), mac, mtu, link: true, control };
     match router.plug(interface, device) {
-        Ok(()) => router.note(false, format!("{name}: {words}")),
+        Ok(()) => say(router, Some(interface), false, words),
         Err(e) => {
-            router.note(true, format!("{name}: {e}"));
+            say(router, Some(interface), true, &e.to_string());
+            let now = router.now().0;
             if let Some(hub) = router.state_mut::<State>().and_then(|s| s.hub.as_mut()) {
-                hub.close(interface, "the router cannot take its queues");
+                hub.close(interface, "the router cannot take its queues", now);
             }
             if let Some(c) = router.state::<State>().and_then(|s| self::control(s, interface, None)) {
                 router.unplug(interface, c);
@@ -358,7 +406,13 @@ fn connected(router: &mut Router, interface: u32, link: Link, words: &str) {
 
 impl Part for Memif {
     fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
-        Box::new(State { hub: None, sockets: BTreeMap::new(), ports: BTreeMap::new(), stuck: None })
+        Box::new(State {
+            hub: None,
+            sockets: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            stuck: None,
+            chatter: Chatter::new(),
+        })
     }
 
     fn starts(&self, router: &mut Router) -> Result<(), OpError> {
@@ -370,20 +424,25 @@ impl Part for Memif {
     }
 
     fn settled(&self, router: &mut Router) {
+        let now = router.now().0;
         let Some(s) = router.state_mut::<State>() else { return };
         let Some(hub) = &mut s.hub else { return };
-        let changed = s.ports.iter().fold(false, |any, (i, p)| hub.set_up(*i, p.up.load(Relaxed)) | any);
+        let set = |any, (i, p): (&u32, &Port)| hub.set_up(*i, p.up.load(Relaxed), now) | any;
+        let changed = s.ports.iter().fold(false, set);
         if changed {
             work(router);
         }
     }
 
     fn removed(&self, router: &mut Router, index: u32) {
+        let now = router.now().0;
         if let Some(s) = router.state_mut::<State>()
             && s.ports.remove(&index).is_some()
-            && let Some(hub) = &mut s.hub
         {
-            hub.remove(index);
+            s.chatter.forget(Some(index));
+            if let Some(hub) = &mut s.hub {
+                hub.remove(index, now);
+            }
         }
     }
 
@@ -407,17 +466,20 @@ impl Part for Memif {
     fn next_deadline(&self, router: &Router) -> Option<Millis> {
         let s = router.state::<State>()?;
         let hub = s.hub.as_ref().and_then(Hub::deadline);
-        hub.into_iter().chain(s.stuck).min().map(Millis)
+        hub.into_iter().chain(s.stuck).chain(s.chatter.due()).min().map(Millis)
     }
 
     fn tick(&self, router: &mut Router, now: Millis) {
         let due = |t: u64| t <= now.0;
         let Some(s) = router.state_mut::<State>() else { return };
+        let sums = s.chatter.sums(now.0);
         let stuck = s.stuck.is_some_and(due);
         if stuck {
             s.stuck = None;
         }
-        if stuck || s.hub.as_ref().and_then(Hub::deadline).is_some_and(due) {
+        let works = stuck || s.hub.as_ref().and_then(Hub::deadline).is_some_and(due);
+        sums.into_iter().for_each(|(interface, text)| note(router, interface, true, &text));
+        if works {
             work(router);
         }
     }

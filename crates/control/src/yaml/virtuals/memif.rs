@@ -1,11 +1,12 @@
 //! The section `memifs`.
 
 use super::super::decode::{Decoder, Fields};
-use super::super::diag::Place;
+use super::super::diag::{Diagnostic, Place};
+use super::super::model::{Interface, InterfaceKind};
 use super::{Section, Seen, Virtual};
 use crate::written::{self, Map};
-use net::memif::{self, MOST_RINGS, MTU, MemifConfig, MemifOp, Mode, Role};
-use net::router::{IfState, Router};
+use net::memif::{self, MOST_RINGS, MemifConfig, MemifOp, Mode, Role};
+use net::router::{IfState, Op, Router};
 
 const MEMIF: &[&str] =
     &["socket", "role", "mode", "secret", "rx-queues", "tx-queues", "ring-size", "buffer-size"];
@@ -70,8 +71,9 @@ fn decode<'n>(
         return None;
     }
     let frames = config.mode == Mode::Ethernet;
+    let (mtu, most_mtu) = (memif::mtu(&config), config.most_mtu());
     let op = Some(MemifOp::Create { socket: number, config }.into());
-    Some(Virtual { frames, ..Virtual::of(d, place, op, MTU) })
+    Some(Virtual { frames, most_mtu, ..Virtual::of(d, place, op, mtu) })
 }
 
 fn dump(router: &Router, i: &IfState, to: &mut Map) {
@@ -85,4 +87,26 @@ fn dump(router: &Router, i: &IfState, to: &mut Map) {
     to.put_unless("tx-queues", c.tx_queues as u64, usual.tx_queues as u64);
     to.put_unless("ring-size", c.slots, usual.slots);
     to.put_unless("buffer-size", c.buffer, usual.buffer);
+}
+
+/// Reports interfaces that cannot be in one router: numbers of sockets that stand for two files, and two sides or numbers on one.
+pub(super) fn check(d: &mut Decoder<'_>, interfaces: &[Interface]) {
+    let mut before: Vec<(&Interface, u32, &MemifConfig)> = vec![];
+    for i in interfaces {
+        let InterfaceKind::Virtual(Virtual { op: Some(Op::Part(op)), place, path, .. }) = &i.kind else {
+            continue;
+        };
+        let Some(MemifOp::Create { socket, config }) = op.get::<MemifOp>() else { continue };
+        let clash = before.iter().find_map(|(other, number, c)| {
+            let two = || format!("says that socket {number} is {}", c.socket);
+            let why =
+                if number == socket && c.socket != config.socket { Some(two()) } else { config.clash(c) };
+            Some(format!("`{}` {}", other.name, why?))
+        });
+        match clash {
+            Some(why) => _ = d.errors.add(Diagnostic::new(*place, path.clone(), "memif-socket", why)),
+            // Few are many of one socket: those of others are compared by what they say of it alone.
+            None => before.push((i, *socket, config)),
+        }
+    }
 }
