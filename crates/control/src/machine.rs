@@ -34,7 +34,14 @@ pub fn look(document: Document, found: Vec<Diagnostic>) -> Diagnostics {
         note.help(help);
         Some(note)
     });
-    let mut notes: Vec<Diagnostic> = devices.take(MAX_NOTES).collect();
+    let cpus = document.settings.cpus.iter().filter_map(|cpu| {
+        let why = graph::worker::may_run(Some(usize::from(*cpu))).err()?;
+        let mut note =
+            Diagnostic::note(document.settings.cpus_place, "quiver.workers.cpus", "cpu", why.to_string());
+        note.help("the router does not start so; nothing is wrong where it runs on another machine");
+        Some(note)
+    });
+    let mut notes: Vec<Diagnostic> = devices.chain(cpus).take(MAX_NOTES).collect();
     notes.extend(found);
     notes.extend(document.notes);
     Diagnostics::new(&document.source, notes)

@@ -512,6 +512,8 @@ pub struct Settings {
     pub workers: u16,
     /// CPUs to pin them to, one each; empty: left to the kernel.
     pub cpus: Vec<u16>,
+    /// Where those stand.
+    pub cpus_place: Place,
     /// The longest that an idle worker spins before it sleeps.
     pub spin: Duration,
     /// How workers wait, and whether queues move between them.
@@ -691,6 +693,7 @@ impl Default for Settings {
         Settings {
             workers: 1,
             cpus: Vec::new(),
+            cpus_place: Place::default(),
             spin: Duration::from_micros(50),
             load: Default::default(),
             buffers: Buffers { count: 16384, huge_pages: HugePages::Auto },

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::api::{self, socket};
 use super::decode::Decoder;
+use super::diag::Place;
 use super::model::{Buffers, Dad, HugePages, Log, LogLevel, NeighborSettings, Settings, Sockets};
 use super::scalar::short;
 use super::tree::{Node, Value};
@@ -38,8 +39,8 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Sett
     let fields = d.fields(node, QUIVER)?;
     let mut s = Settings { place: fields.place, ..Settings::default() };
     let balance = &mut s.load.balance;
-    if let Some((count, cpus)) = d.field(&fields, "workers", |d, node| workers(d, node, balance)) {
-        (s.workers, s.cpus) = (count, cpus);
+    if let Some((count, cpus, place)) = d.field(&fields, "workers", |d, node| workers(d, node, balance)) {
+        (s.workers, s.cpus, s.cpus_place) = (count, cpus, place);
     }
     let (count, load) = (s.workers, &mut s.load);
     if let Some(spin) = d.field(&fields, "poll", |d, node| poll(d, node, count, load)) {
@@ -78,9 +79,13 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Sett
 const MOST: u16 = MAX_WORKERS as u16;
 
 /// A count, or a mapping with the CPUs to use.
-fn workers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, balance: &mut bool) -> Option<(u16, Vec<u16>)> {
+fn workers<'n>(
+    d: &mut Decoder<'n>,
+    node: &'n Node<'n>,
+    balance: &mut bool,
+) -> Option<(u16, Vec<u16>, Place)> {
     if let Value::Scalar { .. } = &node.value {
-        return Some((d.int(node, 1u16, MOST)?, Vec::new()));
+        return Some((d.int(node, 1u16, MOST)?, Vec::new(), node.place));
     }
     let fields = d.fields(node, WORKERS)?;
     let count = d.field(&fields, "count", |d, node| d.int(node, 1u16, MOST));
@@ -94,7 +99,8 @@ fn workers<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, balance: &mut bool) -> O
     }
     let cpus = cpus.unwrap_or_default();
     let named = u16::try_from(cpus.len()).unwrap_or(u16::MAX).max(1);
-    Some((count.unwrap_or(named), cpus))
+    let place = if fields.has("cpus") { fields.key_place("cpus") } else { node.place };
+    Some((count.unwrap_or(named), cpus, place))
 }
 
 /// The list `cpus`; `None` when something in it is wrong.

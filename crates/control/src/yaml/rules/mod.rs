@@ -268,23 +268,36 @@ fn lcp_unique(names: &Names<'_>, errors: &mut Sink) {
     }
 }
 
-/// Two interfaces cannot stand on one Linux device.
+/// Two interfaces cannot stand on one Linux device, or on one of DPDK's.
 fn hosts_unique(interfaces: &[Interface], errors: &mut Sink) {
     let mut seen: BTreeMap<(Option<&str>, &str), &Interface> = BTreeMap::new();
+    let mut seen_by_dpdk: BTreeMap<&str, &Interface> = BTreeMap::new();
+    let mut refuse = |i: &Interface, place, field, what: &str, device: &str, first: &Interface| {
+        let message = format!("{what} `{device}` stands behind `{}` already", first.name);
+        say(errors, place, format!("devices.{}.{field}", i.name), "device-unique", message)
+            .value(device)
+            .help("one interface a device: choose another device, or use sub-interfaces");
+    };
     for interface in interfaces {
         let InterfaceKind::Device(device) = &interface.kind else { continue };
-        let Driver::Linux { host, namespace, .. } = &device.driver else { continue };
-        match seen.get(&(namespace.as_deref(), host.as_str())) {
-            Some(first) if host != "?" => {
-                let message = format!("the Linux device `{host}` stands behind `{}` already", first.name);
-                let path = format!("devices.{}.host", interface.name);
-                say(errors, device.place, path, "device-unique", message)
-                    .value(host)
-                    .help("one interface a device: choose another device, or use sub-interfaces");
+        let (key, field) = match &device.driver {
+            Driver::Linux { host, namespace, .. } => ((namespace.as_deref(), host.as_str()), "host"),
+            Driver::Dpdk(config) => {
+                let name = config.device.device();
+                if let Some(first) = seen_by_dpdk.insert(name, interface) {
+                    refuse(interface, device.place, "device", "the device", name, first);
+                    continue;
+                }
+                let Some(host) = config.device.linux_device() else { continue };
+                ((None, host), "device")
             }
-            _ => {
-                seen.insert((namespace.as_deref(), host), interface);
+            Driver::Pcap { .. } => continue,
+        };
+        match seen.get(&key) {
+            Some(first) if key.1 != "?" => {
+                refuse(interface, device.place, field, "the Linux device", key.1, first)
             }
+            _ => _ = seen.insert(key, interface),
         }
     }
 }
