@@ -218,3 +218,59 @@ fn an_interface_that_is_being_opened_is_nobody_elses() {
     assert!(e.message.starts_with("file: cannot write /dev/null/none: "), "{e}");
     assert_eq!(router.interface_index("file"), None);
 }
+
+/// A device that outlives the router, and tells what it does last.
+struct Lasting(Sender<&'static str>);
+
+impl DeviceControl for Lasting {
+    fn asks(&self) -> Asks {
+        Asks::Linux
+    }
+
+    fn unmake(&mut self) {
+        let _ = self.0.send("unmake");
+    }
+
+    fn delete(&mut self) {
+        let _ = self.0.send("delete");
+    }
+
+    fn link(&self) -> bool {
+        true
+    }
+
+    fn describe(&self) -> String {
+        "lasting".into()
+    }
+}
+
+#[test]
+fn what_goes_while_it_is_opened_takes_its_linux_device_along() {
+    for (last, does) in [(Some(super::tell::Last::Delete), Some("delete")), (None, Some("unmake"))] {
+        let mut router = empty();
+        router.go_aside().unwrap();
+        let ((begin, begun), (tells, told)) = (channel::<()>(), channel());
+        router.ask(Asks::Linux, move || begun.recv(), |_, _| Ok(()));
+        let config = super::TapConfig::new("lasting");
+        let origin = Op::CreateTap { name: "tap5".into(), config };
+        let open = move |_, _| {
+            let control = Box::new(Lasting(tells));
+            let (caps, link) = (TxCaps::default(), true);
+            Ok(Device { rx: vec![], tx: vec![], caps, mac: MAC, mtu: 1500, link, control })
+        };
+        router.open_device("tap5".into(), origin, Asks::Linux, open).unwrap();
+        let index = router.interface_index("tap5").unwrap();
+        router.interfaces.get_mut(index).unwrap().remote.last = last;
+        router.remove_interface(index);
+        begin.send(()).unwrap();
+        let began = Instant::now();
+        let mut done = None;
+        while done.is_none() && began.elapsed().as_secs() < 60 {
+            while router.answers() {}
+            done = told.try_recv().ok();
+            std::thread::yield_now();
+        }
+        assert_eq!(done, does);
+        assert!(router.interfaces.unopened.is_empty());
+    }
+}

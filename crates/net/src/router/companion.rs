@@ -147,6 +147,11 @@ impl Router {
         Ok((index, memory))
     }
 
+    /// What is kept of a companion that is going, and is being opened on this errand.
+    pub(super) fn going_while_opened(&mut self, errand: u64) -> Option<&mut Closing> {
+        self.companions.going.iter_mut().map(|g| &mut g.closing).find(|c| c.is_opened_by(errand))
+    }
+
     /// Takes over a companion that is going: a queue of it, which keeps its carrier, and what is known of it.
     fn take_going(&mut self, linux: &Left) -> Option<(Option<OwnedFd>, Option<Memory>)> {
         let at = self.companions.going.iter().position(|g| g.linux == *linux)?;

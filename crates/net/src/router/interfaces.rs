@@ -3,7 +3,7 @@
 use super::connected::Connected;
 use super::devices::{Device, PcapFiles};
 use super::following::Following;
-use super::tell::Remote;
+use super::tell::{Last, Remote};
 use super::{Encap, IfState, Kind, Membership, Op, OpError, Order, Router};
 use crate::interface::{Columns, Interface, Settings, Switch};
 use crate::plane::table::FibIndex;
@@ -42,6 +42,8 @@ pub(crate) struct Interfaces {
     pub subs_changed: BTreeMap<u32, Vec<(Encap, Option<u32>)>>,
     pub subs_gone: Vec<u32>,
     pub following: Following,
+    /// What devices that are being opened do last, whose interfaces are gone: by the errand on which they are.
+    pub unopened: BTreeMap<u64, Last>,
     /// Capture files that were opened for the operation of this moment.
     pub opened: Option<PcapFiles>,
 }
@@ -63,6 +65,7 @@ impl Interfaces {
             subs_changed: BTreeMap::new(),
             subs_gone: vec![],
             following: Following::default(),
+            unopened: BTreeMap::new(),
             opened: None,
         }
     }

@@ -178,8 +178,8 @@ impl Router {
             let (opened, config) = done.map_err(|e| OpError::new(e.to_string()))?;
             if router.is_opened_by(index, errand) {
                 router.regained(index, &config, opened, [back, failed]);
-            } else if let Ok(device) = opened {
-                router.close_unwanted(device);
+            } else {
+                router.opened_in_vain(errand, opened.ok());
             }
             Ok(())
         });

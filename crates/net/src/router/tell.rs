@@ -93,6 +93,8 @@ pub(super) enum Last {
     Unmake,
     /// It goes for good.
     Delete,
+    /// Somebody has taken it over.
+    Stay,
 }
 
 /// The device of an interface as far as it is not here.
@@ -189,6 +191,8 @@ pub(super) struct Closing {
     control: Option<Box<dyn DeviceControl>>,
     away: Option<Slot<Box<dyn DeviceControl>>>,
     last: Option<Last>,
+    /// The errand on which it is being opened.
+    opening: Option<u64>,
     rx: Vec<Box<dyn RxQueue>>,
     tx: Vec<Box<dyn TxQueue>>,
 }
@@ -201,7 +205,12 @@ impl Closing {
 
     /// Its device stays where it outlives who has it open.
     pub fn staying(self) -> Closing {
-        Closing { last: None, ..self }
+        Closing { last: Some(Last::Stay), ..self }
+    }
+
+    /// Whether it is being opened on this errand.
+    pub fn is_opened_by(&self, errand: u64) -> bool {
+        self.opening == Some(errand)
     }
 
     /// A queue of its device, where that is here.
@@ -210,7 +219,7 @@ impl Closing {
     }
 
     fn close(self) {
-        let Closing { control, away, last, rx, tx } = self;
+        let Closing { control, away, last, rx, tx, .. } = self;
         let mut control = control.or_else(|| away?.take());
         match (&mut control, last) {
             (Some(d), Some(Last::Unmake)) => d.unmake(),
@@ -406,17 +415,24 @@ impl Router {
         i.is_some_and(|i| i.remote.opening.take_if(|(e, _)| *e == errand).is_some())
     }
 
-    /// A device that nobody wants any more.
-    pub(super) fn close_unwanted(&mut self, device: Device) {
-        let Device { rx, tx, control, .. } = device;
-        self.close(Closing { control: Some(control), away: None, last: Some(Last::Unmake), rx, tx });
+    /// A device was opened whose interface is gone: it does what that was to do last.
+    pub(super) fn opened_in_vain(&mut self, errand: u64, device: Option<Device>) {
+        let last = self.interfaces.unopened.remove(&errand).unwrap_or(Last::Unmake);
+        if let Some(closing) = self.going_while_opened(errand) {
+            // Its transaction may bring it back.
+            closing.opening = None;
+            if let Some(Device { rx, tx, control, .. }) = device {
+                (closing.control, closing.rx, closing.tx) = (Some(control), rx, tx);
+            }
+        } else if let Some(Device { rx, tx, control, .. }) = device {
+            let last = Some(last);
+            self.close(Closing { control: Some(control), away: None, last, opening: None, rx, tx });
+        }
     }
 
     fn opened(&mut self, index: u32, errand: u64, opened: Result<Device, String>) -> Result<(), OpError> {
         if !self.is_opened_by(index, errand) {
-            if let Ok(device) = opened {
-                self.close_unwanted(device);
-            }
+            self.opened_in_vain(errand, opened.ok());
             return Ok(());
         }
         let Some(name) = self.interface(index).map(|i| i.name.clone()) else { return Ok(()) };
@@ -523,8 +539,9 @@ impl Router {
         let rx = inputs.into_iter().filter_map(|Input { id, .. }| self.workers.remove_input(id)).collect();
         let tx = self.workers.take_transmit_queues(index);
         let (away, last) = (remote.away.map(|(_, slot)| slot), remote.last);
+        let opening = remote.opening.map(|(errand, _)| errand);
         let control = control.filter(|_| away.is_none());
-        let closing = Closing { control, away, last, rx, tx };
+        let closing = Closing { control, away, last, opening, rx, tx };
         if let Some(closing) = self.let_go_later(linux, closing, remote.memory) {
             self.close(closing);
         }
@@ -538,6 +555,9 @@ impl Router {
     }
 
     pub(super) fn close(&mut self, closing: Closing) {
+        if let (Some(errand), Some(last)) = (closing.opening, closing.last) {
+            self.interfaces.unopened.insert(errand, last);
+        }
         let asks = match (&closing.control, &closing.away) {
             (_, Some(_)) => Asks::Linux,
             (Some(d), None) => d.asks(),
