@@ -96,7 +96,11 @@ def test_queues_are_spread_over_the_workers(service):
     assert sorted(queues(service).values()) == [0, 1]
     text = service.ctl("show interface rx-placement")
     assert text.index("Thread 1 (quiver_wk_0)") < text.index("node af-packet-input") < text.index("Thread 2 (quiver_wk_1)")
-    assert "left queue 0 (adaptive)" in text and "right queue 0 (adaptive)" in text
+    assert "left queue 0 (balanced)" in text and "right queue 0 (balanced)" in text
+    service.ctl("set workers polling power worker 1")
+    modes = {q["worker"]: q["mode"] for q in service.router.json("show interface rx-placement")}
+    service.ctl("set workers polling default worker 1")
+    assert modes == {0: "balanced", 1: "power"}
     assert service.ctl("show interface rx-placement right").count("queue") == 1
 
 

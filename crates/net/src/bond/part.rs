@@ -226,7 +226,14 @@ fn check(router: &Router, index: u32, to: u32) -> Result<(), OpError> {
     let fail = |why: String| Err(OpError::new(format!("{name} cannot be a member of {bond_name}: {why}")));
     let device = matches!(i.origin, Op::CreateHost { .. } | Op::CreatePcap { .. } | Op::Part(_));
     if i.kind != Kind::Device || i.companion || !device {
-        return fail("it is no device".into());
+        let what = match (&i.kind, &i.origin) {
+            (_, Op::CreateTap { .. }) => "TAP",
+            (Kind::Virtual(kind), _) => kind.word,
+            (Kind::Sub { .. }, _) => "sub-interface",
+            (Kind::Loopback, _) => "loopback",
+            _ => "interface without a device",
+        };
+        return fail(format!("it is a {what}; members are Linux devices, devices of DPDK and capture files"));
     }
     if let Some(sub) = i.subs.values().next() {
         let sub = router.interface_name(*sub);

@@ -45,11 +45,10 @@ pub enum LoadOp {
 }
 
 /// Has all workers wait as the operator chose.
-pub(super) fn set_polling(router: &Router) {
-    let settings = settings(router);
+pub(super) fn set_polling(router: &mut Router) {
     for worker in 0..router.config().workers {
-        let polling = settings.of(worker);
-        router.workers().on(worker, move |w| w.set_polling(polling));
+        let polling = settings(router).of(worker);
+        router.set_polling(worker, polling);
     }
 }
 

@@ -219,6 +219,8 @@ pub struct Router {
     sources: RouteSources,
     told: told::Told,
     listening: Option<Box<happened::Listening>>,
+    /// How workers wait that do so otherwise than by default.
+    polling: std::collections::BTreeMap<usize, graph::Polling>,
     neighbors: Neighbors,
     parts: part::Parts,
     companions: companion::Companions,
@@ -318,6 +320,7 @@ impl Router {
             sources: RouteSources::default(),
             told: told::Told::default(),
             listening: None,
+            polling: Default::default(),
         };
         router.start_workers(n)?;
         router.set_wall();

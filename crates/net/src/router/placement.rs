@@ -1,8 +1,8 @@
 //! Which worker polls which receive queue: spread out by the router, or as the operator chose.
 
 use super::op::Undo;
-use super::{Op, OpError, Router};
-use graph::RxQueue;
+use super::{Kind, Op, OpError, Router};
+use graph::{Polling, RxQueue};
 use std::sync::Arc;
 
 /// A receive queue of an interface, by its number the place in the interface's list.
@@ -29,6 +29,8 @@ pub struct Placement {
     pub node: &'static str,
     /// The operator chose the worker.
     pub chosen: bool,
+    /// How that waits for packets.
+    pub polling: Polling,
 }
 
 impl Router {
@@ -59,17 +61,21 @@ impl Router {
     /// All receive queues of devices, by interface and number.
     pub fn rx_placement(&self) -> Vec<Placement> {
         let of = |i: &super::IfState| {
-            let one = |(queue, input): (usize, &Input)| Placement {
-                interface: i.index,
-                queue,
-                worker: self.workers.polls(input.id),
-                input: input.id,
-                node: input.node,
-                chosen: i.placed.contains_key(&queue),
+            let one = |(queue, input): (usize, &Input)| {
+                let worker = self.workers.polls(input.id);
+                let polling = self.polling.get(&worker).copied().unwrap_or_default();
+                let (interface, chosen) = (i.index, i.placed.contains_key(&queue));
+                Placement { interface, queue, worker, input: input.id, node: input.node, chosen, polling }
             };
             i.inputs.iter().enumerate().map(one).collect::<Vec<_>>()
         };
         self.interfaces().flat_map(of).collect()
+    }
+
+    /// Has a worker wait for packets in this way.
+    pub(crate) fn set_polling(&mut self, worker: usize, polling: Polling) {
+        self.polling.insert(worker, polling);
+        self.workers.on(worker, move |w| w.set_polling(polling));
     }
 
     /// Has `worker` poll a receive queue from now on, or the router choose. Packets wait in the queue meanwhile: none is lost.
@@ -87,6 +93,9 @@ impl Router {
         let queues = if i.inputs.is_empty() { i.origin.rx_queues() } else { i.inputs.len() };
         if queue >= queues {
             let has = match queues {
+                0 if i.inputs.is_empty() && matches!(i.kind, Kind::Virtual(_)) => {
+                    "none now; a memif or vhost-user interface has as many as the other side gives it, while that is there".into()
+                }
                 0 => "no receive queues".into(),
                 1 => "only queue 0".into(),
                 n => format!("queues 0 to {}", n - 1),

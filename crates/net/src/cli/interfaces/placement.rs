@@ -51,14 +51,14 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             for p in node {
                 let placed = if p.chosen { ", placed" } else { "" };
                 let name = router.interface_name(p.interface);
-                let _ = writeln!(text, "    {name} queue {} (adaptive{placed})", p.queue);
+                let _ = writeln!(text, "    {name} queue {} ({}{placed})", p.queue, p.polling.name());
             }
         }
     }
     let row = |p: &Placement| {
         json!({
             "interface": router.interface_name(p.interface), "queue": p.queue, "thread": p.worker + 1,
-            "worker": p.worker, "node": p.node, "mode": "adaptive", "placed": p.chosen,
+            "worker": p.worker, "node": p.node, "mode": p.polling.name(), "placed": p.chosen,
         })
     };
     Ok(Output::new(text, all.iter().map(row).collect::<Json>()))
