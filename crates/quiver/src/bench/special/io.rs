@@ -1,8 +1,9 @@
 //! `io`: IPv4 between two devices to another process on another core, DPDK's testpmd, which makes packets and takes them.
 
-use super::api::{Started, words};
+use super::api::{start, words};
 use crate::bench::measure::median;
 use crate::bench::report::{Answer, Place, round};
+use crate::bench::started::Started;
 use crate::bench::{Bench, Context, Emit};
 use quiver_client::Router;
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -131,8 +132,8 @@ async fn counts(router: &Router, kind: &Kind) -> Result<[f64; 3], String> {
     Ok(sum)
 }
 
-async fn measure(started: &mut Started, kind: &Kind, peer: &mut Peer, seconds: f64) -> Result<Found, String> {
-    let router = started.connect().await?;
+async fn measure(started: &Started, kind: &Kind, peer: &mut Peer, seconds: f64) -> Result<Found, String> {
+    let router = started.client(PATIENCE).await?;
     let until = Instant::now() + PATIENCE;
     loop {
         let [_, sent, _] = counts(&router, kind).await?;
@@ -200,10 +201,10 @@ fn one(kind: &Kind, c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), Str
          - {{address: 10.2.0.2, interface: {b}, mac: \"02:00:00:00:00:02\"}}\nroutes:\n  \
          - {PREFIX} via 10.2.0.2 {b}\n  - {PREFIX} table 1 via 10.1.0.2 {a}\n"
     );
-    let found = Started::begin(&document).and_then(|mut started| {
+    let found = start(&document).and_then(|started| {
         let mut peer = Peer::begin(kind, &folder, &others)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(|e| e.to_string())?.block_on(measure(&mut started, kind, &mut peer, args.seconds))
+        runtime.map_err(|e| e.to_string())?.block_on(measure(&started, kind, &mut peer, args.seconds))
     });
     let log = std::fs::read_to_string(folder.join(LOG)).unwrap_or_default();
     let _ = std::fs::remove_dir_all(&folder);
