@@ -20,6 +20,7 @@ pub mod netns;
 pub mod offload;
 mod partial;
 pub mod pcap;
+pub mod peers;
 pub mod place;
 mod signal;
 mod stage;
@@ -32,7 +33,7 @@ pub mod vhost;
 pub mod vnet;
 pub mod watch;
 
-pub use counts::RxDrops;
+pub use counts::{Drops, RxDrops};
 pub use error::Error;
 pub use files::Files;
 pub use host::{Control, Host};

@@ -46,6 +46,7 @@ pub mod offload;
 pub mod output;
 pub mod path_mtu;
 pub mod pcap;
+mod peers;
 pub mod ping;
 pub mod plane;
 pub mod programs;

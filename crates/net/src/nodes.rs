@@ -55,8 +55,8 @@ pub(crate) static PARTS: &[&dyn Part] = &[
     &gre::PART,
     &vxlan::PART,
     &linux_cp::LinuxCp,
-    &memif::Memif,
-    &vhost::Vhost,
+    &memif::PART,
+    &vhost::PART,
     &dpdk::Dpdk,
     &bond::Bonding,
 ];

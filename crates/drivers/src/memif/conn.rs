@@ -2,18 +2,16 @@
 
 use super::config::{MOST_RINGS, Role};
 use super::message::Message;
-use super::queue::Shared;
 use super::region::{self, Region};
 use super::ring::Ring;
 use super::socket;
+use crate::peers::{self, Shared};
 use crate::place::Place;
 use crate::signal::Signal;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What of a connection operators see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,22 +78,7 @@ pub(super) fn ended<T>(why: impl Into<String>) -> Result<T, Ended> {
 }
 
 pub(super) fn lost(e: &io::Error) -> Ended {
-    let why = match e.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => "the other side has closed it".into(),
-        io::ErrorKind::WouldBlock => "the other side takes no messages".into(),
-        _ => e.to_string(),
-    };
-    Ended { why, tell: false }
-}
-
-pub(super) fn of_process(pid: Option<i32>) -> String {
-    pid.map_or_else(String::new, |pid| format!(" of process {pid}"))
-}
-
-pub(super) fn is_hung_up(fd: &OwnedFd) -> bool {
-    let mut asked = [PollFd::new(fd, PollFlags::RDHUP)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut asked, Some(&at_once)) == Ok(1)
+    Ended { why: peers::lost(e), tell: false }
 }
 
 impl Conn {
@@ -107,7 +90,7 @@ impl Conn {
     /// The interface whose packets were too long for its rings, and how long one was; once.
     pub fn too_long(&self) -> Option<(u32, u32)> {
         let Stage::Standing(shared) = &self.stage else { return None };
-        let bytes = shared.too_long.load(Ordering::Relaxed);
+        let bytes = shared.longest();
         Some((self.port?, bytes)).filter(|_| bytes != 0)
     }
 

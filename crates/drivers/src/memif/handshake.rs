@@ -1,12 +1,13 @@
 //! What is said until a connection stands.
 
 use super::config::{Layout, Role};
-use super::conn::{Ended, Stage, ended, is_hung_up, of_process};
-use super::hub::{Event, Hub, Link, NAME, Port};
+use super::conn::{Ended, Stage, ended};
+use super::hub::{Hub, NAME, Port};
 use super::message::{Message, Mode, SECRET, VERSION};
-use super::queue::{MemifRx, Senders, Shared, TxRing};
+use super::queue::{MemifRx, Senders, TxRing};
 use super::region::Region;
 use super::ring::{Own, Ring};
+use crate::peers::{Event, Link, is_hung_up, of_process};
 use crate::signal::Signal;
 use graph::RxQueue;
 use std::cell::Cell;
@@ -14,7 +15,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
 
 impl Hub {
     /// Takes a message of a connection.
@@ -180,12 +180,7 @@ impl Hub {
         let Some(conn) = self.conns.get_mut(&token) else { return };
         let Some(interface) = conn.port else { return };
         let Some(port) = self.ports.get_mut(&interface) else { return };
-        let shared = Arc::new(Shared {
-            broken: AtomicBool::new(false),
-            too_long: AtomicU32::new(0),
-            alarm: Arc::clone(&self.alarm),
-            drops: Arc::clone(&port.drops),
-        });
+        let shared = self.fds.shared(&port.drops);
         conn.stage = Stage::Standing(Arc::clone(&shared));
         (port.told, port.trouble) = (None, None);
         let mode = port.config.mode;
@@ -212,6 +207,6 @@ impl Hub {
             p.rings.1,
             p.slots
         );
-        self.events.push(Event::Up { interface, link: Link { rx, tx: Senders::new(to) }, words });
+        self.events.push(Event::Up { interface, link: Link { rx, tx: Box::new(Senders::new(to)) }, words });
     }
 }

@@ -2,68 +2,27 @@
 //! waits: whoever owns the hub calls [`Hub::work`] when its descriptor is readable and when its deadline has come.
 
 use super::config::{Config, MOST_RINGS, Role};
-use super::conn::{Conn, Ended, Peer, Stage, ended, lost, of_process};
+use super::conn::{Conn, Ended, Peer, Stage, ended, lost};
 use super::message::{Message, VERSION};
-use super::queue::Senders;
 use super::region;
 use super::ring;
 use super::socket;
-use crate::counts::{Drops, RxDrops};
+use crate::counts::Drops;
+use crate::peers::{
+    self, CLOSED, Descriptors, Event, RETRY, Ready, cannot_connect, cannot_listen, of_process, process_of,
+};
 use crate::place::{Listening, Place};
-use graph::RxQueue;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Connections of a socket whose handshake is under way.
 const MOST_YOUNG: usize = 32;
 /// How long a handshake may take, milliseconds.
 const HANDSHAKE: u64 = 3000;
-/// How long a slave waits before it connects anew, milliseconds.
-const RETRY: u64 = 500;
-/// Events of one turn.
-const EVENTS: usize = 32;
-const ALARM: u64 = 0;
 /// What the other side is told that this one is.
 pub(super) const NAME: &str = "Quiver";
-
-/// A connection that stands, with its queues.
-pub struct Link {
-    /// One a ring that this side receives from.
-    pub rx: Vec<Box<dyn RxQueue>>,
-    /// Where packets are sent.
-    pub tx: Senders,
-}
-
-/// What has happened.
-pub enum Event {
-    /// An interface has a connection now.
-    Up {
-        /// The interface.
-        interface: u32,
-        /// Its queues.
-        link: Link,
-        /// In words.
-        words: String,
-    },
-    /// It has none any more.
-    Down {
-        /// The interface.
-        interface: u32,
-        /// In words.
-        why: String,
-    },
-    /// Something for the log.
-    Say {
-        /// The interface that it is about, if one.
-        interface: Option<u32>,
-        /// In words.
-        text: String,
-    },
-}
 
 /// How an interface stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,9 +68,7 @@ struct Listener {
 
 /// All interfaces, sockets and connections.
 pub struct Hub {
-    epoll: OwnedFd,
-    pub(super) alarm: Arc<OwnedFd>,
-    next: u64,
+    pub(super) fds: Descriptors,
     pub(super) ports: BTreeMap<u32, Port>,
     listeners: BTreeMap<Place, Listener>,
     pub(super) conns: BTreeMap<u64, Conn>,
@@ -120,29 +77,22 @@ pub struct Hub {
 
 impl AsFd for Hub {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+        self.fds.as_fd()
     }
 }
 
 impl AsRawFd for Hub {
     fn as_raw_fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
+        self.fds.as_raw_fd()
     }
 }
 
-impl Hub {
-    /// One without interfaces.
-    ///
-    /// # Errors
-    /// The system refuses descriptors.
-    pub fn new() -> io::Result<Hub> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let alarm = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        epoll::add(&epoll, &*alarm, epoll::EventData::new_u64(ALARM), epoll::EventFlags::IN)?;
+impl peers::Hub for Hub {
+    type Config = Config;
+
+    fn new() -> io::Result<Hub> {
         Ok(Hub {
-            epoll,
-            alarm,
-            next: ALARM + 1,
+            fds: Descriptors::new()?,
             ports: BTreeMap::new(),
             listeners: BTreeMap::new(),
             conns: BTreeMap::new(),
@@ -150,35 +100,16 @@ impl Hub {
         })
     }
 
-    fn watch(&mut self, fd: impl AsFd) -> io::Result<u64> {
-        let token = self.next;
-        self.next += 1;
-        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
-        Ok(token)
-    }
-
-    /// Adds an interface, which is down; the master's socket listens from now on.
-    ///
-    /// # Errors
-    /// The socket cannot be had, in words.
-    pub fn add(&mut self, interface: u32, name: &str, config: Config) -> Result<(), String> {
+    fn add(&mut self, interface: u32, name: &str, config: Config) -> Result<(), String> {
         let place = &config.socket;
         let clash = |p: &Port| config.clash(&p.config).map(|why| format!("{} {why}", p.name));
         if let Some(why) = self.ports.values().find_map(clash) {
             return Err(why);
         }
         if config.role == Role::Master && !self.listeners.contains_key(place) {
-            let refused = |e: io::Error| match e.kind() {
-                io::ErrorKind::AddrInUse => format!(
-                    "another process listens on the socket {place}, or a file of another kind is there"
-                ),
-                io::ErrorKind::NotFound => {
-                    format!("the folder of the socket {place} does not exist: make it, or name another")
-                }
-                _ => format!("cannot listen on the socket {place}: {e}"),
-            };
+            let refused = |e| cannot_listen(place, &e);
             let socket = place.listen(socket::KIND).map_err(refused)?;
-            let token = self.watch(&socket).map_err(refused)?;
+            let token = self.fds.watch(&socket).map_err(refused)?;
             self.listeners.insert(place.clone(), Listener { socket, token, told: None });
         }
         let drops = Arc::new(Drops::default());
@@ -196,22 +127,21 @@ impl Hub {
         Ok(())
     }
 
-    /// Takes an interface away. Its queues stay whole for who has them. The socket goes with its last master.
-    pub fn remove(&mut self, interface: u32, now: u64) {
+    /// The socket goes with its last master.
+    fn remove(&mut self, interface: u32, now: u64) {
         self.close(interface, "the interface was deleted", now);
         let Some(port) = self.ports.remove(&interface) else { return };
         let place = port.config.socket;
         if !self.ports.values().any(|p| p.config.socket == place && p.config.role == Role::Master)
             && let Some(l) = self.listeners.remove(&place)
         {
-            let _ = epoll::delete(&self.epoll, &l.socket);
+            self.fds.forget(&l.socket);
             self.conns.retain(|_, c| c.role != Role::Master || c.place != place);
         }
-        self.events.retain(|e| !matches!(e, Event::Up { interface: i, .. } | Event::Down { interface: i, .. } if *i == interface));
+        self.events.retain(|e| e.interface() != Some(interface));
     }
 
-    /// An interface is set up or down; whether it was not so before.
-    pub fn set_up(&mut self, interface: u32, up: bool, now: u64) -> bool {
+    fn set_up(&mut self, interface: u32, up: bool, now: u64) -> bool {
         let Some(port) = self.ports.get_mut(&interface) else { return false };
         if port.up == up {
             return false;
@@ -223,13 +153,47 @@ impl Hub {
         true
     }
 
-    /// Ends the connection of an interface. Where it is the slave's, it is connected anew as after any other end.
-    pub fn close(&mut self, interface: u32, why: &str, now: u64) {
+    /// Where it is the slave's, it is connected anew as after any other end.
+    fn close(&mut self, interface: u32, why: &str, now: u64) {
         if let Some(token) = self.ports.get(&interface).and_then(|p| p.conn) {
             self.end(token, Ended { why: why.to_owned(), tell: true }, now);
         }
     }
 
+    fn drops(&self, interface: u32) -> Option<Arc<Drops>> {
+        self.ports.get(&interface).map(|p| Arc::clone(&p.drops))
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        let young =
+            self.conns.values().filter(|c| !matches!(c.stage, Stage::Standing(_))).map(|c| c.deadline);
+        let idle = |p: &&Port| p.up && p.conn.is_none() && p.config.role == Role::Slave;
+        young.chain(self.ports.values().filter(idle).map(|p| p.retry)).min()
+    }
+
+    fn work(&mut self, now: u64) -> (Vec<Event>, bool) {
+        let mut went = false;
+        for ready in self.fds.ready() {
+            went |= match ready {
+                Ready::Alarm => self.alarmed(now),
+                Ready::Token(token) if self.conns.contains_key(&token) => self.read(token, now),
+                Ready::Token(token) => self.accept(token, now),
+            };
+        }
+        let late = |c: &Conn| !matches!(c.stage, Stage::Standing(_)) && c.deadline <= now;
+        let late: Vec<u64> = self.conns.iter().filter(|(_, c)| late(c)).map(|(t, _)| *t).collect();
+        for token in late {
+            let why = format!("the handshake has taken more than {} seconds", HANDSHAKE / 1000);
+            self.end(token, Ended { why, tell: true }, now);
+        }
+        let idle = |p: &Port| p.up && p.conn.is_none() && p.config.role == Role::Slave && p.retry <= now;
+        let idle: Vec<u32> = self.ports.iter().filter(|(_, p)| idle(p)).map(|(i, _)| *i).collect();
+        idle.into_iter().for_each(|interface| self.connect(interface, now));
+        (std::mem::take(&mut self.events), went)
+    }
+}
+
+impl Hub {
     /// What an interface waits for; `None` where it has a connection.
     pub fn waits(&self, interface: u32) -> Option<Waits> {
         let port = self.ports.get(&interface)?;
@@ -263,52 +227,9 @@ impl Hub {
         })
     }
 
-    /// Packets that an interface dropped before they reached the graph, over all its connections.
-    pub fn drops(&self, interface: u32) -> Option<Arc<Drops>> {
-        self.ports.get(&interface).map(|p| Arc::clone(&p.drops))
-    }
-
-    /// When there is something to do without a descriptor, milliseconds.
-    pub fn deadline(&self) -> Option<u64> {
-        let young =
-            self.conns.values().filter(|c| !matches!(c.stage, Stage::Standing(_))).map(|c| c.deadline);
-        let idle = |p: &&Port| p.up && p.conn.is_none() && p.config.role == Role::Slave;
-        young.chain(self.ports.values().filter(idle).map(|p| p.retry)).min()
-    }
-
-    /// Does what there is to do at this time; answers what happened, and whether more waits.
-    pub fn work(&mut self, now: u64) -> (Vec<Event>, bool) {
-        let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ready: Vec<u64> = match epoll::wait(&self.epoll, &mut events, Some(&at_once)) {
-            Ok((events, _)) => events.iter().map(|e| e.data.u64()).collect(),
-            Err(_) => vec![],
-        };
-        let mut went = false;
-        for token in &ready {
-            went |= match *token {
-                ALARM => self.alarmed(now),
-                token if self.conns.contains_key(&token) => self.read(token, now),
-                token => self.accept(token, now),
-            };
-        }
-        let late = |c: &Conn| !matches!(c.stage, Stage::Standing(_)) && c.deadline <= now;
-        let late: Vec<u64> = self.conns.iter().filter(|(_, c)| late(c)).map(|(t, _)| *t).collect();
-        for token in late {
-            let why = format!("the handshake has taken more than {} seconds", HANDSHAKE / 1000);
-            self.end(token, Ended { why, tell: true }, now);
-        }
-        let idle = |p: &Port| p.up && p.conn.is_none() && p.config.role == Role::Slave && p.retry <= now;
-        let idle: Vec<u32> = self.ports.iter().filter(|(_, p)| idle(p)).map(|(i, _)| *i).collect();
-        idle.into_iter().for_each(|interface| self.connect(interface, now));
-        (std::mem::take(&mut self.events), went)
-    }
-
     /// A worker has found a ring that makes no sense.
     fn alarmed(&mut self, now: u64) -> bool {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&*self.alarm, &mut count);
-        let broken = |c: &Conn| matches!(&c.stage, Stage::Standing(s) if s.broken.load(Ordering::Relaxed));
+        let broken = |c: &Conn| matches!(&c.stage, Stage::Standing(s) if s.is_broken());
         let broken: Vec<u64> = self.conns.iter().filter(|(_, c)| broken(c)).map(|(t, _)| *t).collect();
         for token in broken {
             let why = "a ring makes no sense: the other side has written what cannot be".to_owned();
@@ -332,8 +253,8 @@ impl Hub {
         port: Option<u32>,
         now: u64,
     ) -> io::Result<u64> {
-        let token = self.watch(&fd)?;
-        let pid = rustix::net::sockopt::socket_peercred(&fd).ok().map(|c| c.pid.as_raw_nonzero().get());
+        let token = self.fds.watch(&fd)?;
+        let pid = process_of(&fd);
         let conn = Conn {
             fd,
             place,
@@ -394,12 +315,8 @@ impl Hub {
                 }
             }
             Err(e) => {
-                let why = match e.kind() {
-                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                        format!("no master listens on {place}: it is connected as soon as one does")
-                    }
-                    _ => format!("cannot connect to {place}: {e}"),
-                };
+                let nobody = format!("no master listens on {place}: it is connected as soon as one does");
+                let why = cannot_connect(&place, &e, nobody);
                 self.say(interface, why, now);
             }
         }
@@ -429,7 +346,7 @@ impl Hub {
     /// Ends a connection.
     pub(super) fn end(&mut self, token: u64, e: Ended, now: u64) {
         let Some(conn) = self.conns.remove(&token) else { return };
-        let _ = epoll::delete(&self.epoll, &conn.fd);
+        self.fds.forget(&conn.fd);
         if e.tell {
             let _ =
                 socket::send(&conn.fd, &Message::Disconnect { code: 0, reason: e.why.clone() }.emit(), None);
@@ -447,7 +364,7 @@ impl Hub {
         port.retry = now + RETRY;
         if standing {
             port.trouble = Some((format!("the connection has ended: {}", e.why), now));
-            self.events.push(Event::Down { interface, why: e.why });
+            self.events.push(Event::Down { interface, why: Some(e.why) });
         } else {
             self.say(interface, format!("no connection{}: {}", of_process(conn.peer.pid), e.why), now);
         }
@@ -458,7 +375,7 @@ impl Hub {
         let Some(conn) = self.conns.get(&token) else { return false };
         let mut bytes = [0; super::message::LEN + 1];
         let took = match socket::receive(&conn.fd, &mut bytes) {
-            Ok(([], _)) => Err(Ended { why: "the other side has closed it".into(), tell: false }),
+            Ok(([], _)) => Err(Ended { why: CLOSED.into(), tell: false }),
             Ok((bytes, fd)) => match Message::parse(bytes) {
                 Ok(message) => self.take(token, message, fd, now),
                 Err(bad) => ended(bad.to_string()),
@@ -471,10 +388,4 @@ impl Hub {
         }
         true
     }
-}
-
-/// Packets that were dropped before they reached the graph, by reason.
-pub fn drops(d: &Drops) -> Vec<(&'static str, u64)> {
-    let RxDrops { no_buffer, malformed, .. } = d.read();
-    vec![("no-buffer", no_buffer), ("bad-descriptor", malformed)]
 }

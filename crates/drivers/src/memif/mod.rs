@@ -12,10 +12,8 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
-pub use crate::counts::Drops;
 pub use crate::place::Place;
 pub use config::{Config, MOST_RINGS, Role};
 pub use conn::Peer;
-pub use hub::{Event, Hub, Link, State, Waits, drops};
+pub use hub::{Hub, State, Waits};
 pub use message::{Mode, SECRET};
-pub use queue::Senders;

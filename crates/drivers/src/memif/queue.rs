@@ -2,46 +2,15 @@
 
 use super::message::Mode;
 use super::ring::{Broken, Ring, Sent};
-use crate::counts::Drops;
+use crate::peers::{self, Shared};
 use crate::signal::Signal;
 use crate::turn;
 use graph::io::Ready;
 use graph::{Buffers, Desc, Packets, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use packet::eth;
 use std::cell::Cell;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-/// What the queues of a connection and its control side both know.
-#[derive(Debug)]
-pub struct Shared {
-    /// A ring makes no sense any more.
-    pub broken: AtomicBool,
-    /// Bytes of the first packet that no ring can ever hold; 0 for none.
-    pub too_long: AtomicU32,
-    /// Wakes the control side.
-    pub alarm: Arc<OwnedFd>,
-    /// What was dropped, over all connections of the interface.
-    pub drops: Arc<Drops>,
-}
-
-impl Shared {
-    #[cold]
-    fn give_up(&self) {
-        if !self.broken.swap(true, Ordering::Relaxed) {
-            Signal::raise(&self.alarm);
-        }
-    }
-
-    #[cold]
-    fn too_long(&self, bytes: usize) {
-        let first = self.too_long.compare_exchange(0, bytes as u32, Ordering::Relaxed, Ordering::Relaxed);
-        if first.is_ok() {
-            Signal::raise(&self.alarm);
-        }
-    }
-}
 
 /// A receive queue.
 pub struct MemifRx {
@@ -71,7 +40,7 @@ impl RxQueue for MemifRx {
     }
 
     fn poll(&mut self, buffers: &mut Buffers, _now_ns: u64, out: &mut Vector) -> usize {
-        if self.shared.broken.load(Ordering::Relaxed) {
+        if self.shared.is_broken() {
             return 0;
         }
         if self.armed.take() {
@@ -91,7 +60,7 @@ impl RxQueue for MemifRx {
     }
 
     fn ready(&self) -> Ready {
-        if self.shared.broken.load(Ordering::Relaxed) {
+        if self.shared.is_broken() {
             return Ready::Never;
         }
         self.armed.set(true);
@@ -112,7 +81,7 @@ pub struct TxRing {
 impl TxRing {
     fn send(&mut self, buffers: &Buffers, packets: &[Desc]) -> TxReport {
         let mut report = TxReport::default();
-        if self.shared.broken.load(Ordering::Relaxed) {
+        if self.shared.is_broken() {
             report.no_link = packets.len() as u64;
             return report;
         }
@@ -168,9 +137,10 @@ impl Senders {
     pub(super) fn new(rings: Vec<TxRing>) -> Senders {
         Senders { rings: rings.into_iter().map(turn::Shared::new).collect(), given: 0 }
     }
+}
 
-    /// One transmit queue more: rings are given in turn.
-    pub fn transmit_queue(&mut self) -> Option<Box<dyn TxQueue>> {
+impl peers::Senders for Senders {
+    fn transmit_queue(&mut self) -> Option<Box<dyn TxQueue>> {
         let ring = self.rings.get(self.given.checked_rem(self.rings.len())?)?;
         self.given += 1;
         Some(Box::new(MemifTx(ring.again())))

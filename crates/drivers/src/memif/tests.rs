@@ -4,7 +4,8 @@ use super::message::{LEN, Message, Mode, VERSION};
 use super::region::Region;
 use super::ring;
 use super::socket;
-use super::{Config, Event, Hub, Link, Role, State, Waits};
+use super::{Config, Hub, Role, State, Waits};
+use crate::peers::{Event, Hub as _, Link};
 use crate::place::Place;
 use crate::signal::Signal;
 use graph::{Buffers, Desc, Packets, Pool, PoolConfig, PoolMemory, RxQueue, TxQueue, Vector};
@@ -66,7 +67,7 @@ impl Pair {
                     }
                     Event::Down { why, .. } => {
                         *link = None;
-                        self.said.push(why);
+                        self.said.extend(why);
                     }
                     Event::Say { text, .. } => self.said.push(text),
                 }

@@ -3,11 +3,11 @@
 use super::config::MOST_PAIRS;
 use super::memory::Memory;
 use super::message::{self, Head, Message, Region, feature, protocol};
-use super::queue::{Shared, Slot};
+use super::queue::Slot;
 use super::ring::{Place, Ring};
+use crate::peers::{CLOSED, Shared, lost, process_of};
 use crate::signal::Signal;
 use graph::TxCaps;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -31,8 +31,6 @@ pub struct Peer {
 
 /// Why a connection ends.
 pub(super) type Ended = String;
-
-const CLOSED: &str = "the other side has closed it";
 
 /// A ring, as the other side has described it so far.
 #[derive(Default)]
@@ -74,21 +72,9 @@ pub(super) struct Conn {
 /// What queues are made of: the pairs that run, and what they were made for.
 pub(super) type Standing = (Vec<usize>, u64);
 
-pub(super) fn of_process(pid: Option<i32>) -> String {
-    pid.map_or_else(String::new, |pid| format!(" of process {pid}"))
-}
-
-fn lost(e: &io::Error) -> Ended {
-    match e.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => CLOSED.into(),
-        io::ErrorKind::WouldBlock => "the other side takes no messages".into(),
-        _ => e.to_string(),
-    }
-}
-
 impl Conn {
     pub fn new(fd: OwnedFd, offered: u64, shared: Arc<Shared>) -> Conn {
-        let pid = rustix::net::sockopt::socket_peercred(&fd).ok().map(|c| c.pid.as_raw_nonzero().get());
+        let pid = process_of(&fd);
         let slot = |_| (Vring::default(), Slot::new(None));
         Conn {
             fd,
@@ -103,12 +89,6 @@ impl Conn {
             heard: false,
             generation: 0,
         }
-    }
-
-    pub fn is_hung_up(&self) -> bool {
-        let mut asked = [PollFd::new(&self.fd, PollFlags::RDHUP)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut asked, Some(&at_once)) == Ok(1)
     }
 
     /// Whether some of the other side's memory has gone.

@@ -2,69 +2,29 @@
 //! whoever owns the hub calls [`Hub::work`] when its descriptor is readable and when its deadline has come.
 
 use super::config::{Config, Role};
-use super::conn::{Conn, Ended, Peer, Standing, of_process};
-use super::queue::{Senders, Shared, VhostRx};
-use crate::counts::{Drops, RxDrops};
+use super::conn::{Conn, Ended, Peer, Standing};
+use super::queue::{Senders, VhostRx};
+use crate::counts::Drops;
+use crate::peers::{
+    self, CLOSED, Descriptors, Event, Link, RETRY, Ready, cannot_connect, cannot_listen, is_hung_up,
+    of_process,
+};
 use crate::place::{Listening, Place};
 use graph::RxQueue;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::net::SocketType;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a client waits before it connects anew, milliseconds.
-const RETRY: u64 = 500;
 /// How long a connection that says nothing keeps others away, milliseconds.
 const SILENCE: u64 = 3000;
-/// Most lines for the log about an interface in this time, milliseconds.
-const LINES: u32 = 10;
-const LINES_TIME: u64 = 10_000;
-/// Events of one turn, messages of a connection in it, and how long a turn may take until it leaves the rest to the next: maps of
-/// memory take their time.
-const EVENTS: usize = 32;
+/// Messages of a connection in one turn, and how long a turn may take until it leaves the rest to the next: maps of memory take their
+/// time.
 const MESSAGES: usize = 64;
 const TURN: Duration = Duration::from_millis(2);
-const ALARM: u64 = 0;
-
-/// What runs between both sides.
-pub struct Link {
-    /// One a pair of queues.
-    pub rx: Vec<Box<dyn RxQueue>>,
-    /// Where packets are sent.
-    pub tx: Senders,
-}
-
-/// What has happened.
-pub enum Event {
-    /// The other side's driver runs.
-    Up {
-        /// The interface.
-        interface: u32,
-        /// Its queues.
-        link: Link,
-        /// In words.
-        words: String,
-    },
-    /// It does not any more, or other queues follow.
-    Down {
-        /// The interface.
-        interface: u32,
-        /// In words; `None` when other queues follow.
-        why: Option<String>,
-    },
-    /// Something for the log.
-    Say {
-        /// The interface that it is about.
-        interface: u32,
-        /// In words.
-        text: String,
-    },
-}
 
 /// How an interface stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,20 +51,16 @@ struct Port {
     retry: u64,
     /// What was said last of its failures: it is not said twice.
     told: Option<String>,
-    /// When lines were last counted from none, milliseconds, and how many there are since.
-    lines: (u64, u32),
     drops: Arc<Drops>,
 }
 
 /// All interfaces, sockets and connections.
 pub struct Hub {
-    epoll: OwnedFd,
-    alarm: Arc<OwnedFd>,
-    next: u64,
+    fds: Descriptors,
     /// The time that was given last, milliseconds.
     now: u64,
     /// Whose descriptors were ready and had no turn yet: whoever sends much has them wait, and not starve.
-    ready: VecDeque<u64>,
+    ready: VecDeque<Ready>,
     /// When the turn began.
     began: Instant,
     ports: BTreeMap<u32, Port>,
@@ -115,69 +71,33 @@ pub struct Hub {
 
 impl AsFd for Hub {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+        self.fds.as_fd()
     }
 }
 
 impl AsRawFd for Hub {
     fn as_raw_fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
+        self.fds.as_raw_fd()
     }
 }
 
-impl Hub {
-    /// One without interfaces.
-    ///
-    /// # Errors
-    /// The system refuses descriptors.
-    pub fn new() -> io::Result<Hub> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let alarm = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        epoll::add(&epoll, &*alarm, epoll::EventData::new_u64(ALARM), epoll::EventFlags::IN)?;
+impl peers::Hub for Hub {
+    type Config = Config;
+
+    fn new() -> io::Result<Hub> {
         let (ports, tokens) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Hub {
-            epoll,
-            alarm,
-            next: ALARM + 1,
-            now: 0,
-            ready: VecDeque::new(),
-            began: Instant::now(),
-            ports,
-            tokens,
-            events: vec![],
-        })
+        let (ready, began) = (VecDeque::new(), Instant::now());
+        Ok(Hub { fds: Descriptors::new()?, now: 0, ready, began, ports, tokens, events: vec![] })
     }
 
-    fn watch(&mut self, fd: impl AsFd, interface: u32) -> io::Result<u64> {
-        let token = self.next;
-        self.next += 1;
-        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
-        self.tokens.insert(token, interface);
-        Ok(token)
-    }
-
-    /// Adds an interface, which is down; a server's socket listens from now on.
-    ///
-    /// # Errors
-    /// The socket cannot be had, in words.
-    pub fn add(&mut self, interface: u32, name: &str, config: Config) -> Result<(), String> {
+    fn add(&mut self, interface: u32, name: &str, config: Config) -> Result<(), String> {
         let place = &config.socket;
         if let Some(other) = self.ports.values().find(|p| p.config.socket == *place) {
             return Err(format!("the socket {place} is that of {} already: name another", other.name));
         }
         let mut listener = None;
         if config.role == Role::Server {
-            let refused = |e: io::Error| match e.kind() {
-                io::ErrorKind::AddrInUse => {
-                    format!(
-                        "another process listens on the socket {place}, or a file of another kind is there"
-                    )
-                }
-                io::ErrorKind::NotFound => {
-                    format!("the folder of the socket {place} does not exist: make it, or name another")
-                }
-                _ => format!("cannot listen on the socket {place}: {e}"),
-            };
+            let refused = |e| cannot_listen(place, &e);
             let socket = place.listen(SocketType::STREAM).map_err(refused)?;
             self.watch(&socket, interface).map_err(refused)?;
             listener = Some(socket);
@@ -192,29 +112,25 @@ impl Hub {
             standing: None,
             retry: 0,
             told: None,
-            lines: (0, 0),
             drops: Arc::new(Drops::default()),
         };
         self.ports.insert(interface, port);
         Ok(())
     }
 
-    /// Takes an interface away, with its socket. Its queues stay whole for who has them, and bring nothing any more.
-    pub fn remove(&mut self, interface: u32) {
+    /// Its socket goes with it.
+    fn remove(&mut self, interface: u32, _now: u64) {
         if let Some(port) = self.ports.remove(&interface) {
-            port.listener.iter().for_each(|l| _ = epoll::delete(&self.epoll, l));
-            port.conn.iter().for_each(|(_, c)| _ = epoll::delete(&self.epoll, &c.fd));
+            port.listener.iter().for_each(|l| self.fds.forget(l));
+            port.conn.iter().for_each(|(_, c)| self.fds.forget(&c.fd));
         }
         self.tokens.retain(|_, i| *i != interface);
-        self.events.retain(|e| match e {
-            Event::Up { interface: i, .. }
-            | Event::Down { interface: i, .. }
-            | Event::Say { interface: i, .. } => *i != interface,
-        });
+        self.events.retain(|e| e.interface() != Some(interface));
     }
 
-    /// An interface is set up or down; whether it was not so before. A connection stays.
-    pub fn set_up(&mut self, interface: u32, up: bool) -> bool {
+    /// A connection stays.
+    fn set_up(&mut self, interface: u32, up: bool, now: u64) -> bool {
+        self.now = now;
         let Some(port) = self.ports.get_mut(&interface) else { return false };
         if port.up == up {
             return false;
@@ -224,9 +140,50 @@ impl Hub {
         true
     }
 
-    /// Ends the connection of an interface.
-    pub fn close(&mut self, interface: u32, why: &str) {
-        self.end(interface, why.to_owned(), self.now);
+    fn close(&mut self, interface: u32, why: &str, now: u64) {
+        self.end(interface, why.to_owned(), now);
+    }
+
+    fn drops(&self, interface: u32) -> Option<Arc<Drops>> {
+        self.ports.get(&interface).map(|p| Arc::clone(&p.drops))
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.ports.values().filter(|p| p.connects()).map(|p| p.retry).min()
+    }
+
+    fn work(&mut self, now: u64) -> (Vec<Event>, bool) {
+        self.now = now;
+        if self.ready.is_empty() {
+            self.ready.extend(self.fds.ready());
+        }
+        let mut went = false;
+        self.began = Instant::now();
+        while let Some(ready) = self.ready.pop_front() {
+            went |= match ready {
+                Ready::Alarm => self.alarmed(now),
+                Ready::Token(token) => match self.tokens.get(&token).copied() {
+                    Some(interface) => self.turn(interface, token, now),
+                    None => false,
+                },
+            };
+            if self.began.elapsed() >= TURN {
+                break;
+            }
+        }
+        went |= !self.ready.is_empty();
+        let due: Vec<u32> =
+            self.ports.iter().filter(|(_, p)| p.connects() && p.retry <= now).map(|(i, _)| *i).collect();
+        due.into_iter().for_each(|interface| self.connect(interface, now));
+        (std::mem::take(&mut self.events), went)
+    }
+}
+
+impl Hub {
+    fn watch(&mut self, fd: impl AsFd, interface: u32) -> io::Result<u64> {
+        let token = self.fds.watch(fd)?;
+        self.tokens.insert(token, interface);
+        Ok(token)
     }
 
     /// How an interface stands, and with whom.
@@ -240,55 +197,15 @@ impl Hub {
         })
     }
 
-    /// Packets that an interface dropped before they reached the graph, over all its connections.
-    pub fn drops(&self, interface: u32) -> Option<Arc<Drops>> {
-        self.ports.get(&interface).map(|p| Arc::clone(&p.drops))
-    }
-
-    /// When there is something to do without a descriptor, milliseconds.
-    pub fn deadline(&self) -> Option<u64> {
-        self.ports.values().filter(|p| p.connects()).map(|p| p.retry).min()
-    }
-
-    /// Does what there is to do at this time; answers what happened, and whether more waits.
-    pub fn work(&mut self, now: u64) -> (Vec<Event>, bool) {
-        self.now = now;
-        let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if self.ready.is_empty()
-            && let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&at_once))
-        {
-            self.ready.extend(events.iter().map(|e| e.data.u64()));
-        }
-        let mut went = false;
-        self.began = Instant::now();
-        while let Some(token) = self.ready.pop_front() {
-            went |= match (token, self.tokens.get(&token).copied()) {
-                (ALARM, _) => self.alarmed(now),
-                (token, Some(interface)) => self.turn(interface, token, now),
-                _ => false,
-            };
-            if self.began.elapsed() >= TURN {
-                break;
-            }
-        }
-        went |= !self.ready.is_empty();
-        let due: Vec<u32> =
-            self.ports.iter().filter(|(_, p)| p.connects() && p.retry <= now).map(|(i, _)| *i).collect();
-        due.into_iter().for_each(|interface| self.connect(interface, now));
-        (std::mem::take(&mut self.events), went)
-    }
-
     /// A worker has found a ring that makes no sense, or memory has gone.
     fn alarmed(&mut self, now: u64) -> bool {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&*self.alarm, &mut count);
         let why = |(_, c): &(u64, Conn)| {
             if c.is_lost() {
                 Some("memory has gone that it had announced".to_owned())
             } else {
-                let broken = c.shared.broken.load(Ordering::Relaxed);
-                broken.then(|| "a queue makes no sense: the other side has written what cannot be".to_owned())
+                c.shared
+                    .is_broken()
+                    .then(|| "a queue makes no sense: the other side has written what cannot be".to_owned())
             }
         };
         let over: Vec<(u32, String)> =
@@ -324,8 +241,8 @@ impl Hub {
         let Some(Ok(fd)) = port.listener.as_ref().map(Listening::accept) else { return false };
         if let Some((_, conn)) = &port.conn {
             // One that is dead, of which was not read yet, gives way, and one that never said anything.
-            let why = if conn.is_hung_up() {
-                "the other side has closed it".to_owned()
+            let why = if is_hung_up(&conn.fd) {
+                CLOSED.to_owned()
             } else if !conn.heard && now >= port.joined + SILENCE {
                 format!("it has said nothing for {} seconds, another takes its place", SILENCE / 1000)
             } else {
@@ -346,12 +263,8 @@ impl Hub {
         match place.connect(SocketType::STREAM) {
             Ok(fd) => self.join(interface, fd),
             Err(e) => {
-                let why = match e.kind() {
-                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                        format!("nobody listens on {place}: it is connected as soon as somebody does")
-                    }
-                    _ => format!("cannot connect to {place}: {e}"),
-                };
+                let nobody = format!("nobody listens on {place}: it is connected as soon as somebody does");
+                let why = cannot_connect(&place, &e, nobody);
                 self.say(interface, why);
             }
         }
@@ -360,11 +273,7 @@ impl Hub {
     fn join(&mut self, interface: u32, fd: OwnedFd) {
         let Ok(token) = self.watch(&fd, interface) else { return };
         let Some(port) = self.ports.get_mut(&interface) else { return };
-        let shared = Arc::new(Shared {
-            broken: AtomicBool::new(false),
-            alarm: Arc::clone(&self.alarm),
-            drops: Arc::clone(&port.drops),
-        });
+        let shared = self.fds.shared(&port.drops);
         port.conn = Some((token, Conn::new(fd, port.config.features(), shared)));
         port.joined = self.now;
     }
@@ -373,7 +282,7 @@ impl Hub {
     fn end(&mut self, interface: u32, why: Ended, now: u64) {
         let Some(port) = self.ports.get_mut(&interface) else { return };
         let Some((token, conn)) = port.conn.take() else { return };
-        let _ = epoll::delete(&self.epoll, &conn.fd);
+        self.fds.forget(&conn.fd);
         self.tokens.remove(&token);
         port.retry = now + RETRY;
         if port.standing.take().is_some() {
@@ -415,26 +324,15 @@ impl Hub {
             peer.size
         );
         let tx = Senders::new(to, conn.caps(), &conn.shared);
-        self.events.push(Event::Up { interface, link: Link { rx, tx }, words });
+        self.events.push(Event::Up { interface, link: Link { rx, tx: Box::new(tx) }, words });
     }
 
-    /// Says something of an interface, once, and not more than the log can bear.
+    /// Says something of an interface, once.
     fn say(&mut self, interface: u32, text: String) {
         let Some(port) = self.ports.get_mut(&interface) else { return };
-        if port.told.as_ref() == Some(&text) {
-            return;
-        }
-        port.told = Some(text.clone());
-        if self.now >= port.lines.0 + LINES_TIME {
-            let (_, had) = std::mem::replace(&mut port.lines, (self.now, 0));
-            if had > LINES {
-                let text = format!("{} lines more about it were left out", had - LINES);
-                self.events.push(Event::Say { interface, text });
-            }
-        }
-        port.lines.1 = port.lines.1.saturating_add(1);
-        if port.lines.1 <= LINES {
-            self.events.push(Event::Say { interface, text });
+        if port.told.as_ref() != Some(&text) {
+            port.told = Some(text.clone());
+            self.events.push(Event::Say { interface: Some(interface), text });
         }
     }
 }
@@ -444,10 +342,4 @@ impl Port {
     fn connects(&self) -> bool {
         self.config.role == Role::Client && self.conn.is_none() && self.up
     }
-}
-
-/// Packets that were dropped before they reached the graph, by reason.
-pub fn drops(d: &Drops) -> Vec<(&'static str, u64)> {
-    let RxDrops { no_buffer, malformed, .. } = d.read();
-    vec![("no-buffer", no_buffer), ("bad-descriptor", malformed)]
 }

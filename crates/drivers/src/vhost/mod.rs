@@ -12,10 +12,8 @@ mod ring;
 #[cfg(test)]
 mod tests;
 
-pub use crate::counts::Drops;
 pub use crate::place::Place;
 pub use config::{Config, MOST_PAIRS, Role};
 pub use conn::Peer;
-pub use hub::{Event, Hub, Link, State, drops};
+pub use hub::{Hub, State};
 pub use message::feature_names;
-pub use queue::Senders;

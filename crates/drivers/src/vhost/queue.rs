@@ -1,41 +1,15 @@
 //! The queues of a connection. A ring may be taken from them and given back at any time: the other side starts and stops it.
 
 use super::ring::{Broken, Ring, Sent};
-use crate::counts::Drops;
+use crate::peers::{self, Shared};
 use crate::signal::Signal;
 use crate::turn;
 use crate::vnet;
 use graph::io::Ready;
 use graph::{Buffers, Desc, Packets, RxQueue, TxCaps, TxQueue, TxReport, Vector};
 use std::cell::Cell;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// What the queues of a connection and its control side both know.
-#[derive(Debug)]
-pub struct Shared {
-    /// A ring makes no sense any more.
-    pub broken: AtomicBool,
-    /// Wakes the control side.
-    pub alarm: Arc<OwnedFd>,
-    /// What was dropped, over all connections of the interface.
-    pub drops: Arc<Drops>,
-}
-
-impl Shared {
-    #[cold]
-    fn give_up(&self) {
-        if !self.broken.swap(true, Ordering::Relaxed) {
-            Signal::raise(&self.alarm);
-        }
-    }
-
-    #[inline]
-    fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Relaxed)
-    }
-}
 
 /// Where a ring is while it runs.
 pub type Slot = turn::Shared<Option<Ring>>;
@@ -161,14 +135,14 @@ impl Senders {
         let sender = |slot| Arc::new(Sender { slot, shared: Arc::clone(shared) });
         Senders { all: slots.into_iter().map(sender).collect(), caps, given: 0 }
     }
+}
 
-    /// What the driver does for packets.
-    pub fn caps(&self) -> TxCaps {
+impl peers::Senders for Senders {
+    fn caps(&self) -> TxCaps {
         self.caps
     }
 
-    /// One transmit queue more: pairs are given in turn.
-    pub fn transmit_queue(&mut self) -> Option<Box<dyn TxQueue>> {
+    fn transmit_queue(&mut self) -> Option<Box<dyn TxQueue>> {
         let sender = self.all.get(self.given.checked_rem(self.all.len())?)?;
         self.given += 1;
         Some(Box::new(VhostTx { sender: Arc::clone(sender), caps: self.caps }))

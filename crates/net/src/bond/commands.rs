@@ -3,11 +3,10 @@
 use super::{
     Balance, BondConfig, BondOp, Joins, MAX_INSTANCE, MOST_MEMBERS, MemberConfig, Mode, bond, member, show,
 };
-use crate::cli::interfaces::{delete_kind, free, made};
+use crate::cli::interfaces::{delete_kind, free, made_with_mac};
 use crate::cli::{commit, interface};
 use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output};
-use packet::eth::MacAddr;
 
 /// The commands.
 pub(super) fn all() -> Vec<Command<Router>> {
@@ -97,11 +96,7 @@ fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let usual = BondConfig { balance: Balance::L2, ..BondConfig::default() };
     let config = named(args, usual)?;
     let name = format!("BondEthernet{instance}");
-    let mut ops: Vec<Op> = vec![BondOp::Create { instance, config }.into()];
-    if let Some(mac) = args.opt("mac")? {
-        ops.push(Op::SetMac { name: name.clone(), mac: Some(MacAddr(mac)) });
-    }
-    made(router, name, ops)
+    made_with_mac(router, args, name, BondOp::Create { instance, config }.into())
 }
 
 fn change(router: &mut Router, args: &Args) -> Result<Output, CommandError> {

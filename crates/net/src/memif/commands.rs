@@ -1,13 +1,13 @@
 //! `create memif socket`, `create interface memif`, `show memif`.
 
-use super::part::{Socket, for_root, interfaces, socket_of, sockets};
+use super::part::{Memif, Socket, interfaces, role, socket_of, sockets};
 use super::{MOST_RINGS, MemifConfig, MemifOp, Mode, Place, Role, is_name};
-use crate::cli::interfaces::{delete_kind, made};
-use crate::cli::{commit, interface, is_privileged};
-use crate::router::{Op, Router};
+use crate::cli::interfaces::{delete_kind, made_with_mac};
+use crate::cli::{commit, is_privileged};
+use crate::peers::{for_root, only};
+use crate::router::Router;
 use command::{Args, Command, CommandError, Output, Table};
 use drivers::memif::State;
-use packet::eth::MacAddr;
 use serde_json::json;
 use std::fmt::Write;
 
@@ -147,27 +147,17 @@ fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         ..usual
     };
     let name = format!("memif{number}/{id}");
-    let mut ops: Vec<Op> = vec![MemifOp::Create { socket: number, config }.into()];
-    if let Some(mac) = args.opt("mac")? {
-        ops.push(Op::SetMac { name: name.clone(), mac: Some(MacAddr(mac)) });
-    }
-    made(router, name, ops)
+    made_with_mac(router, args, name, MemifOp::Create { socket: number, config }.into())
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let router = &*router;
-    let only = match args.opt::<String>("interface")? {
-        Some(_) => Some(interface(router, args, "interface")?),
-        None => None,
-    };
-    if let Some(i) = only.filter(|i| super::config(router, i.index).is_none()) {
-        return Err(args.error("interface", format!("{} is no memif interface", i.name)));
-    }
+    let only = only::<Memif>(router, args)?;
     let mut table = Table::new().left("Interface").left("Role").left("Mode").left("State").left("Peer");
     table = table.left("Program").right("Process").right("Rx").right("Tx").right("Slots").right("MiB");
     table = table.left("Waits for").left("Error").right("Error seconds");
     for (index, _, c, state, peer) in
-        interfaces(router).filter(|(index, ..)| only.is_none_or(|i| i.index == *index))
+        interfaces(router).filter(|(index, ..)| only.is_none_or(|i| i == *index))
     {
         let state = match state {
             State::Down => "down",
@@ -180,7 +170,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let of = |text: &str| if text.is_empty() { None } else { Some(text.to_owned()) };
         table.row([
             router.interface_name(index).into(),
-            if c.role == Role::Master { "master" } else { "slave" }.into(),
+            role(c).into(),
             if c.mode == Mode::Ip { "ip" } else { "ethernet" }.into(),
             state.into(),
             peer.and_then(|p| of(&p.interface)).into(),

@@ -5,8 +5,13 @@ mod commands;
 mod input;
 mod part;
 
+use crate::peers::PeerPart;
+
 pub use crate::router::memif_numbers as is_name;
 pub use drivers::memif::{Config as MemifConfig, MOST_RINGS, Mode, Place, Role};
 pub use input::MemifIpInput;
-pub(crate) use part::Memif;
+use part::Memif;
 pub use part::{DEFAULT_SOCKET, MemifOp, config, default_socket, mtu, socket_of};
+
+/// Its part.
+pub(crate) static PART: PeerPart<Memif> = PeerPart::new();

@@ -1,13 +1,13 @@
 //! `create vhost-user`, `delete vhost-user`, `show vhost-user`.
 
-use super::part::{for_root, interfaces, name, role};
+use super::part::{Vhost, interfaces, name, role};
 use super::{Place, Role, VhostConfig, VhostOp, is_name};
-use crate::cli::interfaces::{delete_kind, free, made};
-use crate::cli::{interface, is_privileged};
-use crate::router::{Op, Router};
+use crate::cli::interfaces::{delete_kind, free, made_with_mac};
+use crate::cli::is_privileged;
+use crate::peers::{for_root, only};
+use crate::router::Router;
 use command::{Args, Command, CommandError, Output, Table};
 use drivers::vhost::{State, feature_names};
-use packet::eth::MacAddr;
 
 /// The commands.
 pub(crate) fn all() -> Vec<Command<Router>> {
@@ -75,27 +75,15 @@ fn create(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         ..VhostConfig::new(place)
     };
     let name = name(number);
-    let mut ops: Vec<Op> = vec![VhostOp::Create { number, config }.into()];
-    if let Some(mac) = args.opt("mac")? {
-        ops.push(Op::SetMac { name: name.clone(), mac: Some(MacAddr(mac)) });
-    }
-    made(router, name, ops)
+    made_with_mac(router, args, name, VhostOp::Create { number, config }.into())
 }
 
 fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let router = &*router;
-    let only = match args.opt::<String>("interface")? {
-        Some(_) => Some(interface(router, args, "interface")?),
-        None => None,
-    };
-    if let Some(i) = only.filter(|i| super::config(router, i.index).is_none()) {
-        return Err(args.error("interface", format!("{} is no vhost-user interface", i.name)));
-    }
+    let only = only::<Vhost>(router, args)?;
     let mut table = Table::new().left("Interface").left("Role").left("Socket").left("State").right("Process");
     table = table.right("Pairs").right("Size").right("Regions").right("MiB").left("Features");
-    for (index, c, state, peer) in
-        interfaces(router).filter(|(index, ..)| only.is_none_or(|i| i.index == *index))
-    {
+    for (index, c, state, peer) in interfaces(router).filter(|(index, ..)| only.is_none_or(|i| i == *index)) {
         let state = match state {
             State::Waiting => "waiting",
             State::Connected => "connected",

@@ -4,7 +4,13 @@
 mod commands;
 mod part;
 
+use crate::peers::PeerPart;
+
+pub use crate::peers::MTU;
 pub use crate::router::vhost_number as is_name;
 pub use drivers::vhost::{Config as VhostConfig, Place, Role};
-pub(crate) use part::Vhost;
-pub use part::{MTU, VhostOp, config, name};
+use part::Vhost;
+pub use part::{VhostOp, config, name};
+
+/// Its part.
+pub(crate) static PART: PeerPart<Vhost> = PeerPart::new();

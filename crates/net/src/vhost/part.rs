@@ -1,24 +1,10 @@
 //! vhost-user interfaces as a part of the control side.
 
 use super::{Role, commands};
-use crate::neighbor::Millis;
-use crate::router::{
-    Device, DeviceControl, FloodClass, Kind, NewVirtual, Op, OpError, Part, PartOp, Router, Start,
-    VirtualKind,
-};
+use crate::peers::{MTU, PeerKind, Peers, for_root};
+use crate::router::{FloodClass, Kind, NewVirtual, Op, OpError, PartOp, Router, VirtualKind};
 use command::{Command, quote};
-use drivers::vhost::{self, Config, Drops, Event, Hub, Link, Peer, Place, Senders};
-use graph::TxQueue;
-use rustix::fd::{AsFd, BorrowedFd};
-use std::any::Any;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// The largest IP packet, unless the operator says otherwise, bytes.
-pub const MTU: u16 = 1500;
-/// When it is looked again after something went wrong that no descriptor tells of, milliseconds.
-const LOOK: u64 = 500;
+use drivers::vhost::{self, Config, Hub, Peer};
 
 static KIND: VirtualKind = VirtualKind { word: "vhost-user", frames: true, flood: FloodClass::Link };
 
@@ -34,18 +20,24 @@ pub enum VhostOp {
     },
 }
 
-/// Of an interface.
-struct Port {
-    config: Config,
-    /// What the operator has set, as the driver is yet to hear.
-    up: Arc<AtomicBool>,
-}
+/// Such interfaces.
+pub(crate) struct Vhost;
 
-struct State {
-    hub: Option<Hub>,
-    ports: BTreeMap<u32, Port>,
-    /// When the hub is asked again that could not go on, milliseconds.
-    stuck: Option<u64>,
+impl PeerKind for Vhost {
+    type Hub = Hub;
+    type Config = Config;
+    type Mark = ();
+    type Own = ();
+    const TITLE: &'static str = "vhost-user";
+    const ENDED: &'static str = "no packets pass any more";
+
+    fn words(c: &Config) -> String {
+        format!("vhost-user {}, socket {}", role(c), c.socket)
+    }
+
+    fn commands() -> Vec<Command<Router>> {
+        commands::all()
+    }
 }
 
 /// The name of an interface.
@@ -55,58 +47,17 @@ pub fn name(number: u32) -> String {
 
 /// What the operator wants of an interface.
 pub fn config(router: &Router, interface: u32) -> Option<&Config> {
-    router.state::<State>()?.ports.get(&interface).map(|p| &p.config)
+    Peers::<Vhost>::port(router, interface).map(|p| &p.config)
 }
 
 /// All interfaces, with how they stand.
 pub(super) fn interfaces(
     router: &Router,
 ) -> impl Iterator<Item = (u32, &Config, vhost::State, Option<Peer>)> {
-    let s = router.state::<State>().into_iter();
-    s.flat_map(|s| {
-        s.ports.iter().filter_map(|(i, p)| {
-            let (state, peer) = s.hub.as_ref()?.state(*i)?;
-            Some((*i, &p.config, state, peer))
-        })
+    Peers::<Vhost>::standing(router).filter_map(|(i, p, hub)| {
+        let (state, peer) = hub.state(i)?;
+        Some((i, &p.config, state, peer))
     })
-}
-
-/// The control side of an interface, whether or not the other side is there.
-struct Control {
-    /// Where packets are sent, while it is.
-    connected: Option<Senders>,
-    up: Arc<AtomicBool>,
-    drops: Arc<Drops>,
-    words: String,
-}
-
-impl DeviceControl for Control {
-    fn set_up(&mut self, up: bool) -> Result<(), drivers::Error> {
-        self.up.store(up, Relaxed);
-        Ok(())
-    }
-
-    fn link(&self) -> bool {
-        self.connected.is_some()
-    }
-
-    fn transmit_queue(&mut self) -> Result<Option<Box<dyn TxQueue>>, drivers::Error> {
-        Ok(self.connected.as_mut().and_then(Senders::transmit_queue))
-    }
-
-    fn drops(&self) -> Vec<(&'static str, u64)> {
-        vhost::drops(&self.drops)
-    }
-
-    fn describe(&self) -> String {
-        self.words.clone()
-    }
-}
-
-fn control(s: &State, interface: u32, connected: Option<Senders>) -> Option<Box<dyn DeviceControl>> {
-    let (port, drops) = (s.ports.get(&interface)?, s.hub.as_ref()?.drops(interface)?);
-    let words = format!("vhost-user {}, socket {}", role(&port.config), port.config.socket);
-    Some(Box::new(Control { connected, up: Arc::clone(&port.up), drops, words }))
 }
 
 /// The role in words.
@@ -164,32 +115,10 @@ impl PartOp for VhostOp {
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
         let VhostOp::Create { number, config } = self;
         let name = name(number);
-        let fail = |why: String| OpError::new(format!("{name}: {why}"));
         router.free_name(&name)?;
         let origin = VhostOp::Create { number, config: config.clone() }.into();
-        let new = NewVirtual {
-            name: name.clone(),
-            kind: Kind::Virtual(&KIND),
-            origin,
-            mac: config.mac(),
-            mtu: MTU,
-        };
-        let mut made = Ok(());
-        router.create_virtual(new, |router, interface| {
-            let Some(s) = router.state_mut::<State>() else { return };
-            let Some(hub) = &mut s.hub else { return };
-            made = hub.add(interface, &name, config.clone());
-            s.ports.insert(interface, Port { config, up: Arc::new(AtomicBool::new(false)) });
-        })?;
-        let Some(index) = router.interface_index(&name) else { return Ok(vec![]) };
-        if let Err(why) = made {
-            router.remove_virtual(index);
-            return Err(fail(why));
-        }
-        if let Some(c) = router.state::<State>().and_then(|s| control(s, index, None)) {
-            router.unplug(index, c);
-        }
-        Ok(vec![Op::Delete { name }])
+        let new = NewVirtual { name, kind: Kind::Virtual(&KIND), origin, mac: config.mac(), mtu: MTU };
+        crate::peers::create::<Vhost>(router, new, config, ())
     }
 
     fn log_line(&self) -> Option<String> {
@@ -203,140 +132,10 @@ impl PartOp for VhostOp {
     }
 }
 
-/// Why a socket is refused to who does not have all rights.
-pub(super) fn for_root(place: &Place) -> String {
-    format!("socket {place}: the router makes and opens it with its own rights, so only root may name it")
-}
-
-/// The part.
-pub(crate) struct Vhost;
-
-/// Does what there is to do; whether more waits.
-fn work(router: &mut Router) -> bool {
-    let now = router.now().0;
-    let hub = router.state_mut::<State>().and_then(|s| s.hub.as_mut());
-    let Some((events, more)) = hub.map(|hub| hub.work(now)) else { return false };
-    let changed = events.iter().any(|e| !matches!(e, Event::Say { .. }));
-    for event in events {
-        match event {
-            Event::Up { interface, link, words } => connected(router, interface, link, &words),
-            Event::Down { interface, why } => {
-                disconnected(router, interface);
-                if let Some(why) = why {
-                    let name = router.interface_name(interface);
-                    router.note(true, format!("{name}: no packets pass any more: {why}"));
-                }
-            }
-            Event::Say { interface, text } => {
-                let name = router.interface_name(interface);
-                router.note(true, format!("{name}: {text}"));
-            }
-        }
-    }
-    if changed {
-        router.reclaim();
-    }
-    more
-}
-
-fn disconnected(router: &mut Router, interface: u32) {
-    if let Some(c) = router.state::<State>().and_then(|s| control(s, interface, None)) {
-        router.unplug(interface, c);
-    }
-}
-
-fn connected(router: &mut Router, interface: u32, link: Link, words: &str) {
-    let Some(i) = router.interface(interface) else { return };
-    let (name, mac, mtu) = (i.name.clone(), i.mac, i.mtu.into());
-    let mut senders = link.tx;
-    let caps = senders.caps();
-    let tx = (0..router.config().workers).filter_map(|_| senders.transmit_queue()).collect();
-    let Some(control) = router.state::<State>().and_then(|s| control(s, interface, Some(senders))) else {
-        return;
-    };
-    let device = Device { rx: link.rx, tx, caps, mac, mtu, link: true, control };
-    match router.plug(interface, device) {
-        Ok(()) => router.note(false, format!("{name}: {words}")),
-        Err(e) => {
-            router.note(true, format!("{name}: {e}"));
-            if let Some(hub) = router.state_mut::<State>().and_then(|s| s.hub.as_mut()) {
-                hub.close(interface, "the router cannot take its queues");
-            }
-            disconnected(router, interface);
-        }
-    }
-}
-
-impl Part for Vhost {
-    fn state(&self, _: &mut Start) -> Box<dyn Any + Send> {
-        Box::new(State { hub: None, ports: BTreeMap::new(), stuck: None })
-    }
-
-    fn starts(&self, router: &mut Router) -> Result<(), OpError> {
-        let hub = Hub::new().map_err(|e| OpError::new(format!("no descriptors for vhost-user: {e}")))?;
-        if let Some(s) = router.state_mut::<State>() {
-            s.hub = Some(hub);
-        }
-        Ok(())
-    }
-
-    fn settled(&self, router: &mut Router) {
-        let Some(s) = router.state_mut::<State>() else { return };
-        let Some(hub) = &mut s.hub else { return };
-        let changed = s.ports.iter().fold(false, |any, (i, p)| hub.set_up(*i, p.up.load(Relaxed)) | any);
-        if changed {
-            work(router);
-        }
-    }
-
-    fn removed(&self, router: &mut Router, index: u32) {
-        if let Some(s) = router.state_mut::<State>()
-            && s.ports.remove(&index).is_some()
-            && let Some(hub) = &mut s.hub
-        {
-            hub.remove(index);
-        }
-    }
-
-    fn commands(&self) -> Vec<Command<Router>> {
-        commands::all()
-    }
-
-    fn descriptor<'r>(&self, router: &'r Router) -> Option<BorrowedFd<'r>> {
-        Some(router.state::<State>()?.hub.as_ref()?.as_fd())
-    }
-
-    fn readable(&self, router: &mut Router) -> bool {
-        let more = work(router);
-        let now = router.now().0;
-        if let Some(s) = router.state_mut::<State>() {
-            s.stuck = Some(now + LOOK).filter(|_| !s.ports.is_empty());
-        }
-        more
-    }
-
-    fn next_deadline(&self, router: &Router) -> Option<Millis> {
-        let s = router.state::<State>()?;
-        let hub = s.hub.as_ref().and_then(Hub::deadline);
-        hub.into_iter().chain(s.stuck).min().map(Millis)
-    }
-
-    fn tick(&self, router: &mut Router, now: Millis) {
-        let due = |t: u64| t <= now.0;
-        let Some(s) = router.state_mut::<State>() else { return };
-        let stuck = s.stuck.is_some_and(due);
-        if stuck {
-            s.stuck = None;
-        }
-        if stuck || s.hub.as_ref().and_then(Hub::deadline).is_some_and(due) {
-            work(router);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drivers::place::Place;
 
     #[test]
     fn what_makes_an_interface_is_a_command() {

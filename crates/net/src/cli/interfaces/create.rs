@@ -246,6 +246,17 @@ pub(crate) fn made(router: &mut Router, name: String, ops: Vec<Op>) -> Result<Ou
     Ok(created(router, name))
 }
 
+/// The same, with the MAC address of the argument `mac` where it is there.
+pub(crate) fn made_with_mac(
+    router: &mut Router,
+    args: &Args,
+    name: String,
+    make: Op,
+) -> Result<Output, CommandError> {
+    let mac = args.opt("mac")?.map(|mac| Op::SetMac { name: name.clone(), mac: Some(MacAddr(mac)) });
+    made(router, name, [make].into_iter().chain(mac).collect())
+}
+
 fn created(router: &Router, name: String) -> Output {
     let index = router.interface_index(&name);
     let json = serde_json::json!({ "name": name, "index": index });

@@ -6,7 +6,7 @@ mod show;
 mod tap;
 mod unnumbered;
 
-pub(crate) use create::{delete_kind, free, made, offload};
+pub(crate) use create::{delete_kind, free, made, made_with_mac, offload};
 
 use crate::cli::commit;
 use crate::interface::MtuOf;

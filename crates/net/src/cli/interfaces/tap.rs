@@ -1,6 +1,6 @@
 //! `create tap` and `show tap`.
 
-use super::create::{free, made, offload};
+use super::create::{free, made_with_mac, offload};
 use crate::cli::{check_namespace, find, is_privileged, listing};
 use crate::router::{IfState, Offload, Op, Router, TapAddresses, TapConfig};
 use command::{Args, Command, CommandError, Output};
@@ -96,11 +96,8 @@ fn create_tap(router: &mut Router, args: &Args) -> Result<Output, CommandError> 
             return Err(CommandError::new(format!("{what} needs {needs}")));
         }
     }
-    let mut ops = vec![Op::CreateTap { name: name.clone(), config }];
-    if let Some(mac) = args.opt("mac")? {
-        ops.push(Op::SetMac { name: name.clone(), mac: Some(MacAddr(mac)) });
-    }
-    made(router, name, ops)
+    let make = Op::CreateTap { name: name.clone(), config };
+    made_with_mac(router, args, name, make)
 }
 
 /// Linux's addresses and default routes are the machine's: they are for who may change them without the router too.
