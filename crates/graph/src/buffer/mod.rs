@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 mod pool;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -193,10 +194,7 @@ impl Buffers {
     /// Takes some of the shared list's.
     #[cold]
     fn refill(&mut self) {
-        for _ in 0..BATCH {
-            let Some(buf) = self.pool.free.pop() else { break };
-            self.free.push(buf);
-        }
+        self.pool.free.pop_batch(&mut self.free);
         self.failures += u64::from(self.free.is_empty());
     }
 
@@ -226,8 +224,8 @@ impl Buffers {
     /// Gives some of its free buffers to all workers.
     #[cold]
     fn share(&mut self) {
-        for &b in &self.free[..BATCH] {
-            let _ = self.pool.free.push(b);
+        if let Some(batch) = self.free.first_chunk() {
+            self.pool.free.push_batch(batch);
         }
         self.free.copy_within(BATCH.., 0);
         self.free.truncate(HOARD - BATCH);
@@ -535,7 +533,7 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         for b in self.free.drain(..) {
-            let _ = self.pool.free.push(b);
+            self.pool.free.push(b);
         }
         self.publish();
     }

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crossbeam_queue::ArrayQueue;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use super::shared::SharedFree;
 use super::{BATCH, Buffers, HOARD, STRIDE};
 use crate::handle::Buffer;
 
@@ -86,7 +86,7 @@ pub struct Pool {
     bytes: usize,
     pub(super) count: u32,
     pages: Pages,
-    pub(super) free: ArrayQueue<u32>,
+    pub(super) free: SharedFree,
     pub(super) cached: Box<[CachedCount]>,
     next_cache: AtomicUsize,
     lent: AtomicUsize,
@@ -156,16 +156,12 @@ impl Pool {
                 (base, pages)
             }
         };
-        let free = ArrayQueue::new(count);
-        for i in 0..count as u32 {
-            let _ = free.push(i);
-        }
         Ok(Arc::new(Pool {
             base: base.cast(),
             bytes,
             count: count as u32,
             pages,
-            free,
+            free: SharedFree::new(count),
             cached: (0..=crate::epoch::MAX_READERS).map(|_| CachedCount(AtomicUsize::new(0))).collect(),
             next_cache: AtomicUsize::new(0),
             lent: AtomicUsize::new(0),
@@ -199,7 +195,7 @@ impl Pool {
         assert!(buf.0 < self.count, "buffer index out of range");
         self.mark(buf.0, 1, 0);
         self.returned(1);
-        let _ = self.free.push(buf.0);
+        self.free.push(buf.0);
     }
 
     /// A buffer for a device, where no worker is at hand; counted as lent.
