@@ -213,13 +213,18 @@ impl Worker {
         Ok(WorkerHandle { shared, thread: Some(thread) })
     }
 
-    /// Adds a receive queue under `id`, by which it is counted too ([`QUEUES`]); `features` are the bits of the receive arc enabled on its interface.
+    /// Adds a receive queue under `id`, by which it is counted too ([`QUEUES`]), and takes it; `features` are the bits of the receive arc
+    /// enabled on its interface.
+    ///
+    /// # Errors
+    /// Why it cannot be added: it is left where it is.
     pub fn add_input(
         &mut self,
         id: u64,
-        queue: Box<dyn RxQueue>,
+        from: &mut Option<Box<dyn RxQueue>>,
         features: Arc<AtomicU32>,
     ) -> Result<(), String> {
+        let Some(queue) = from else { return Err("there is no queue".into()) };
         let find = |name: &str| self.dispatcher.id(name).ok_or(format!("there is no node {name}"));
         let node = find(queue.input_node())?;
         let target = find(queue.target())?;
@@ -229,7 +234,8 @@ impl Worker {
         if let Some(fd) = fd {
             watch(&self.epoll, fd, true).map_err(|e| format!("cannot wait for packets: {e}"))?;
         }
-        self.inputs.push(Input { queue, id, node, target, fd, mark, features });
+        let own = from.take().map(|queue| Input { queue, id, node, target, fd, mark, features });
+        self.inputs.extend(own);
         Ok(())
     }
 

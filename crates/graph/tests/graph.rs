@@ -282,7 +282,8 @@ fn a_worker_forwards_sleeps_and_wakes() {
     let efd = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
     let kick = efd.try_clone().unwrap();
     let added = w.call(move |w| {
-        w.add_input(1, Box::new(Feeder { left: 1000, fd: Some(efd) }), Arc::new(AtomicU32::new(0)))
+        let feeder = Feeder { left: 1000, fd: Some(efd) };
+        w.add_input(1, &mut Some(Box::new(feeder)), Arc::new(AtomicU32::new(0)))
     });
     assert_eq!(added, Some(Ok(())));
     let mut got = 0;

@@ -172,8 +172,8 @@ fn rig(n: usize) -> Rig {
         let config = WorkerConfig { cpu: None, spin: Duration::from_micros(20), polling: Default::default() };
         let w = Worker::spawn(dispatcher, dom.reader(worker), config, &handoff, &rx, "none").unwrap();
         let queue = Queue::default();
-        let input = Box::new(queue.clone());
-        assert_eq!(w.call(move |w| w.add_input(1, input, Arc::new(AtomicU32::new(0)))), Some(Ok(())));
+        let mut input: Option<Box<dyn RxQueue>> = Some(Box::new(queue.clone()));
+        assert_eq!(w.call(move |w| w.add_input(1, &mut input, Arc::new(AtomicU32::new(0)))), Some(Ok(())));
         r.0.push(graph);
         r.1.push(w);
         r.2.push(queue);

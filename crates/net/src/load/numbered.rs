@@ -31,6 +31,8 @@ pub(super) struct Numbered {
     flow: AtomicBool,
     /// Of so many one is of another stream than the queue's first; 0: all streams come in turns.
     mice: AtomicU64,
+    /// Queues that no worker can take the next time, a bit for each.
+    refused: AtomicU64,
 }
 
 struct Source {
@@ -86,6 +88,12 @@ impl RxQueue for Source {
             let _ = out.push(d);
         }
         room as usize
+    }
+
+    fn fd(&self) -> Option<i32> {
+        let own = 1 << self.queue;
+        // There is no such descriptor.
+        (self.all.refused.fetch_and(!own, Ordering::Relaxed) & own != 0).then_some(1 << 20)
     }
 
     fn ready(&self) -> Ready {
@@ -157,12 +165,24 @@ impl Numbered {
     /// Streams that queues share, with frames of each queue on their way.
     pub(super) fn new(streams: usize, queues: usize, ahead: u64) -> Arc<Numbered> {
         let streams = (0..streams).map(|_| Stream::default()).collect();
-        Arc::new(Numbered { streams, queues, ahead, flow: AtomicBool::new(false), mice: AtomicU64::new(0) })
+        Arc::new(Numbered {
+            streams,
+            queues,
+            ahead,
+            flow: AtomicBool::new(false),
+            mice: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        })
     }
 
     /// From now on one frame of so many is of another stream than the queue's first.
     pub(super) fn mice(&self, of: u64) {
         self.mice.store(of, Ordering::Relaxed);
+    }
+
+    /// No worker can take these queues the next time, a bit for each.
+    pub(super) fn refuse(&self, queues: u64) {
+        self.refused.store(queues, Ordering::Relaxed);
     }
 
     fn device(self: &Arc<Self>, rx: Vec<Box<dyn RxQueue>>, workers: usize) -> Device {

@@ -69,6 +69,34 @@ fn queues_are_shared_out_among_those_that_are_there() {
 }
 
 #[test]
+fn a_move_that_fails_moves_nothing() {
+    let all = streams();
+    let mut r = all.router(1);
+    let index = r.interface_index("in").unwrap();
+    let placed = |r: &Router| r.rx_placement().iter().map(|p| p.worker).collect::<Vec<_>>();
+    let fails = |r: &mut Router, queue: u64, count: usize| {
+        all.refuse(1 << queue);
+        let was = (r.config().workers, placed(r));
+        let e = r.commit(vec![workers(count)]).unwrap_err().message;
+        assert!(e.starts_with("cannot wait for packets"), "{e}");
+        assert_eq!((r.config().workers, placed(r)), was);
+    };
+    // The first that moves, and one behind others that have moved.
+    (1..3).for_each(|queue| fails(&mut r, queue, 3));
+    r.commit(vec![workers(3)]).unwrap();
+    (1..3).for_each(|queue| fails(&mut r, queue, 1));
+    let was = placed(&r);
+    all.refuse(2);
+    r.move_queue(index, 1, (was[1] + 1) % 3).unwrap_err();
+    let chosen = Op::SetPlacement { name: "in".into(), queue: 0, worker: Some((was[0] + 1) % 3) };
+    all.refuse(1);
+    r.commit(vec![chosen]).unwrap_err();
+    assert_eq!(placed(&r), was);
+    assert!(r.rx_placement().iter().all(|p| !p.chosen));
+    all.all_come(&r, 1000);
+}
+
+#[test]
 fn counters_of_workers_that_sleep_count() {
     let all = streams();
     let mut r = all.router(3);

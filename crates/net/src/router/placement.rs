@@ -115,10 +115,13 @@ impl Router {
     }
 
     /// Has another worker poll a receive queue, whoever chose the one that does.
+    ///
+    /// # Errors
+    /// That worker does not take it: the one that had it has it.
     pub(crate) fn move_queue(&mut self, index: u32, queue: usize, to: usize) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get(index) else { return Ok(()) };
         let Some(input) = i.inputs.get(queue) else { return Ok(()) };
-        self.workers.move_input(&self.plane.handoff, input.id, to).map_err(OpError::new)
+        self.workers.move_inputs(&self.plane.handoff, &[(input.id, to)]).map_err(OpError::new)
     }
 }
 

@@ -6,6 +6,7 @@
 use super::placement::Placement;
 use super::{IfState, OpError, Router, StartError};
 use graph::MAX_WORKERS;
+use std::collections::BTreeMap;
 
 /// Fewest buffers for each worker: half of them may lie in its own free list, where no other worker finds them, and a vector or two
 /// is under way.
@@ -96,19 +97,22 @@ impl Router {
     ///
     /// # Errors
     /// There cannot be so many, a queue that the operator has given to a worker would be without it, or the system refuses what
-    /// another worker needs: all is as it was then. Or a worker does not take a queue.
+    /// another worker needs, or a worker does not take a queue: all is as it was then.
     pub(crate) fn set_workers(&mut self, workers: usize, cpus: Vec<usize>) -> Result<(), OpError> {
         self.check_workers(workers, &cpus)?;
-        let was = std::mem::replace(&mut self.config.cpus, cpus);
-        while self.ready_workers(workers).inspect_err(|_| self.config.cpus.clone_from(&was))? {}
+        let was = (self.config.workers, std::mem::replace(&mut self.config.cpus, cpus));
+        while self.ready_workers(workers).inspect_err(|_| self.config.cpus.clone_from(&was.1))? {}
         self.config.workers = workers;
+        if let Err(e) = self.spread_inputs() {
+            (self.config.workers, self.config.cpus) = was;
+            return Err(e);
+        }
         // Who takes work by a packet's flow sees it here; what is on its way to others still comes there.
         self.plane.handoff.share(workers);
         for w in 0..workers {
             let cpu = self.config.cpus.get(w).copied();
             self.workers.on(w, move |w| w.set_cpu(cpu));
         }
-        self.spread_inputs()?;
         self.tell_parts(|part, router| part.workers_changed(router));
         Ok(())
     }
@@ -147,20 +151,27 @@ impl Router {
     /// placed.
     fn spread_inputs(&mut self) -> Result<(), OpError> {
         let workers = self.config.workers;
-        for (n, input) in self.workers.inputs_from(workers).into_iter().enumerate() {
-            self.workers.move_input(&self.plane.handoff, input, n % workers).map_err(OpError::new)?;
+        // All that is polled has a place: inputs that are none of a device's as well.
+        let homeless = self.workers.inputs_from(workers);
+        let mut to: BTreeMap<u64, usize> =
+            homeless.into_iter().enumerate().map(|(n, input)| (input, n % workers)).collect();
+        let mut all = vec![vec![]; workers];
+        for p in self.rx_placement() {
+            all[to.get(&p.input).copied().unwrap_or(p.worker)].push(p);
         }
         loop {
-            let mut all = vec![vec![]; workers];
-            self.rx_placement().into_iter().for_each(|p| all[p.worker].push(p));
             let Some((idle, fewest)) = all.iter().map(Vec::len).enumerate().min_by_key(|(_, n)| *n) else {
-                return Ok(());
+                break;
             };
-            let movable = |of: &&Vec<Placement>| of.iter().any(|p| !p.chosen);
-            let busiest = all.iter().filter(movable).max_by_key(|of| of.len());
-            let Some(busiest) = busiest.filter(|of| of.len() > fewest + 1) else { return Ok(()) };
-            let Some(last) = busiest.iter().rfind(|p| !p.chosen) else { return Ok(()) };
-            self.workers.move_input(&self.plane.handoff, last.input, idle).map_err(OpError::new)?;
+            let movable = |of: &&mut Vec<Placement>| of.iter().any(|p| !p.chosen);
+            let busiest = all.iter_mut().filter(movable).max_by_key(|of| of.len());
+            let Some(busiest) = busiest.filter(|of| of.len() > fewest + 1) else { break };
+            let Some(last) = busiest.iter().rposition(|p| !p.chosen) else { break };
+            let moved = busiest.remove(last);
+            to.insert(moved.input, idle);
+            all[idle].push(moved);
         }
+        let moves: Vec<(u64, usize)> = to.into_iter().collect();
+        self.workers.move_inputs(&self.plane.handoff, &moves).map_err(OpError::new)
     }
 }

@@ -6,9 +6,9 @@ use graph::builder::Kind;
 use graph::dispatch::PanicReport;
 use graph::stats::NodeStats;
 use graph::{Graph, Handoff, Severity, WorkerHandle};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
 /// Turns of a worker in which it must have sent what it was given.
@@ -140,6 +140,16 @@ struct Cleared {
     traces: u64,
 }
 
+type Queue = Box<dyn graph::RxQueue>;
+
+/// A receive queue goes from one worker to another.
+struct Move {
+    id: u64,
+    from: usize,
+    to: usize,
+    features: Arc<AtomicU32>,
+}
+
 /// A receive queue that a worker has.
 struct Fed {
     worker: usize,
@@ -191,21 +201,28 @@ impl Workers {
         // The lowest that is free: those below a limit are counted.
         let id = (1..).zip(self.inputs.keys()).find(|(n, id)| n != *id).map(|(n, _)| n);
         let id = id.unwrap_or(self.inputs.len() as u64 + 1);
-        self.feed(worker, id, queue, &features)?;
+        self.feed(worker, id, queue, &features).map_err(|(why, _)| why)?;
         self.inputs.insert(id, Fed { worker, features });
         Ok(id)
     }
 
+    /// Gives a worker a receive queue; it comes back with the reason where the worker does not take it.
     fn feed(
         &self,
         worker: usize,
         id: u64,
-        queue: Box<dyn graph::RxQueue>,
+        queue: Queue,
         features: &Arc<AtomicU32>,
-    ) -> Result<(), String> {
-        let features = Arc::clone(features);
-        let added = self.handles[worker].call(move |w| w.add_input(id, queue, features));
-        added.ok_or_else(|| String::from("a worker has ended")).flatten()
+    ) -> Result<(), (String, Option<Queue>)> {
+        // It stays here until the worker has it: one that has ended takes nothing along.
+        let place = Arc::new(Mutex::new(Some(queue)));
+        let (there, features) = (Arc::clone(&place), Arc::clone(features));
+        let add = move |w: &mut graph::Worker| {
+            w.add_input(id, &mut there.lock().unwrap_or_else(PoisonError::into_inner), features)
+        };
+        let added =
+            self.handles[worker].call(add).ok_or_else(|| String::from("a worker has ended")).flatten();
+        added.map_err(|why| (why, place.lock().unwrap_or_else(PoisonError::into_inner).take()))
     }
 
     /// The worker that polls a receive queue.
@@ -218,21 +235,63 @@ impl Workers {
         self.inputs.iter().filter(|(_, fed)| fed.worker >= first).map(|(id, _)| *id).collect()
     }
 
-    /// Has another worker poll a receive queue. Packets wait in it meanwhile: none is lost, nor overtaken by one behind it, also
-    /// where the one before has handed it over to the one that comes.
+    /// Has other workers poll some receive queues: all of them, or none. Packets wait in them meanwhile: none is lost, nor overtaken by
+    /// one behind it, also where the worker before has handed it over to the one that comes.
     ///
     /// # Errors
-    /// As [`Workers::add_input`].
-    pub fn move_input(&mut self, handoff: &Handoff, input: u64, to: usize) -> Result<(), String> {
-        let Some(fed) = self.inputs.get(&input).filter(|fed| fed.worker != to) else { return Ok(()) };
-        let queue = self.handles[fed.worker].call(move |w| w.remove_input(input));
-        let Some(queue) = queue.ok_or("a worker has ended")? else { return Ok(()) };
-        self.await_handoffs(handoff, to);
-        self.feed(to, input, queue, &fed.features)?;
-        if let Some(fed) = self.inputs.get_mut(&input) {
-            fed.worker = to;
+    /// A worker does not take its queue, or has ended: all are where they were.
+    pub fn move_inputs(&mut self, handoff: &Handoff, moves: &[(u64, usize)]) -> Result<(), String> {
+        let new = |(id, to): &(u64, usize)| {
+            let fed = self.inputs.get(id).filter(|fed| fed.worker != *to)?;
+            Some(Move { id: *id, from: fed.worker, to: *to, features: Arc::clone(&fed.features) })
+        };
+        let moves: Vec<Move> = moves.iter().filter_map(new).collect();
+        let taken = moves.iter().map(|m| (m, self.take_input(m.from, m.id))).collect::<Vec<_>>();
+        for to in moves.iter().map(|m| m.to).collect::<BTreeSet<_>>() {
+            self.await_handoffs(handoff, to);
         }
-        Ok(())
+        let (mut done, mut left, mut failed) = (vec![], vec![], None);
+        for (m, queue) in taken {
+            let Some(queue) = queue else {
+                failed.get_or_insert_with(|| "a worker has ended".into());
+                continue;
+            };
+            if failed.is_some() {
+                left.push((m, queue));
+                continue;
+            }
+            match self.feed(m.to, m.id, queue, &m.features) {
+                Ok(()) => done.push(m),
+                Err((why, queue)) => {
+                    failed = Some(why);
+                    left.extend(queue.map(|queue| (m, queue)));
+                }
+            }
+        }
+        let Some(why) = failed else {
+            for m in &moves {
+                if let Some(fed) = self.inputs.get_mut(&m.id) {
+                    fed.worker = m.to;
+                }
+            }
+            return Ok(());
+        };
+        // Those that have begun elsewhere go back as they came.
+        let back = done.into_iter().filter_map(|m| Some((m, self.take_input(m.to, m.id)?)));
+        left.extend(back.collect::<Vec<_>>());
+        for from in left.iter().map(|(m, _)| m.from).collect::<BTreeSet<_>>() {
+            self.await_handoffs(handoff, from);
+        }
+        for (m, queue) in left {
+            // Who had it a moment ago takes it.
+            let _ = self.feed(m.from, m.id, queue, &m.features);
+        }
+        Err(why)
+    }
+
+    /// Takes a receive queue from its worker.
+    fn take_input(&self, worker: usize, id: u64) -> Option<Queue> {
+        self.handles[worker].call(move |w| w.remove_input(id)).flatten()
     }
 
     /// Waits until a worker has taken what others have handed to it by now. What it is given by mail comes behind that.
@@ -248,23 +307,42 @@ impl Workers {
 
     /// Takes the receive queues whose packets visit these features from their workers, and waits until all that came out of them
     /// has been sent on or dropped, wherever it was handed to.
-    fn halt_inputs(
-        &self,
-        handoff: &Handoff,
-        features: &Arc<AtomicU32>,
-    ) -> Vec<(u64, Box<dyn graph::RxQueue>)> {
-        let of = |(id, fed): (&u64, &Fed)| {
-            let id = *id;
-            let queue = self.handles[fed.worker].call(move |w| w.remove_input(id)).flatten()?;
-            Some((id, queue))
-        };
-        let own = self.inputs.iter().filter(|(_, fed)| Arc::ptr_eq(&fed.features, features));
-        let queues: Vec<_> = own.filter_map(of).collect();
+    fn halt_inputs(&self, handoff: &Handoff, features: &[Arc<AtomicU32>]) -> Vec<(u64, Queue)> {
+        let is_of = |fed: &Fed| features.iter().any(|f| Arc::ptr_eq(&fed.features, f));
+        let own = self.inputs.iter().filter(|(_, fed)| is_of(fed));
+        let queues: Vec<_> =
+            own.filter_map(|(id, fed)| Some((*id, self.take_input(fed.worker, *id)?))).collect();
         if !queues.is_empty() {
             (0..self.handles.len()).for_each(|w| self.await_handoffs(handoff, w));
             self.ask(|_| ()).for_each(drop);
         }
         queues
+    }
+
+    /// Gives receive queues back to their workers.
+    ///
+    /// # Errors
+    /// A worker does not take one: another has it, if one does.
+    fn resume_inputs(&mut self, queues: Vec<(u64, Queue)>) -> Result<(), String> {
+        let mut answer = Ok(());
+        for (id, queue) in queues {
+            let Some(fed) = self.inputs.get(&id) else { continue };
+            let (own, features, mut left) = (fed.worker, Arc::clone(&fed.features), Some(queue));
+            let others = (0..self.handles.len()).filter(|w| *w != own);
+            for worker in std::iter::once(own).chain(others) {
+                let Some(queue) = left.take() else { break };
+                match self.feed(worker, id, queue, &features) {
+                    Ok(()) => {
+                        if let Some(fed) = self.inputs.get_mut(&id) {
+                            fed.worker = worker;
+                        }
+                        break;
+                    }
+                    Err((why, back)) => (answer, left) = (Err(why), back),
+                }
+            }
+        }
+        answer
     }
 
     /// Gives a worker a transmit queue for an interface.
@@ -340,7 +418,7 @@ impl Workers {
     /// Has the worker of an input forget it, and takes it back; its number is given to another.
     pub fn remove_input(&mut self, input: u64) -> Option<Box<dyn graph::RxQueue>> {
         let fed = self.inputs.remove(&input)?;
-        self.handles[fed.worker].call(move |w| w.remove_input(input)).flatten()
+        self.take_input(fed.worker, input)
     }
 
     /// Takes the transmit queues for an interface back from all workers.
@@ -470,26 +548,22 @@ impl Router {
         rows.filter(|r| r.count != 0).collect()
     }
 
-    /// Changes where workers have the packets of an interface while none is on its way: what comes waits in its receive queues, and
+    /// Changes where workers have the packets of some interfaces while none is on its way: what comes waits in their receive queues, and
     /// what came before has gone on. So none is lost, and none overtakes another.
     ///
     /// # Errors
     /// A worker does not take a queue back: the change is made.
     pub(crate) fn between_packets<R>(
         &mut self,
-        index: u32,
+        interfaces: &[u32],
         change: impl FnOnce(&mut Router) -> R,
     ) -> Result<R, OpError> {
-        let features = self.interface(index).map(|i| Arc::clone(&i.rx_features)).unwrap_or_default();
+        let own = |index: &u32| Some(Arc::clone(&self.interface(*index)?.rx_features));
+        let features: Vec<_> = interfaces.iter().filter_map(own).collect();
         let queues = self.workers.halt_inputs(&self.plane.handoff, &features);
-        let mut answer = Ok(change(self));
-        for (id, queue) in queues {
-            // One that is not taken keeps none of the others out.
-            if let Err(e) = self.workers.feed(self.workers.polls(id), id, queue, &features) {
-                answer = Err(OpError::new(e));
-            }
-        }
-        answer
+        let answer = change(self);
+        self.workers.resume_inputs(queues).map_err(OpError::new)?;
+        Ok(answer)
     }
 
     /// Waits until no worker works on a vector any more that it works on now.

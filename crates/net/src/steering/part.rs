@@ -245,7 +245,7 @@ impl InterfaceOp for Handoff {
         if was == self.0 {
             return Ok(Handoff(was));
         }
-        router.between_packets(index, |router| {
+        router.between_packets(&[index], |router| {
             let (workers, now) = (router.config().workers, router.now());
             let Some(s) = router.state_mut::<State>() else { return };
             match self.0 {
@@ -331,16 +331,20 @@ impl Part for Steering {
             (buckets != told.buckets).then_some((*index, buckets))
         };
         let changed: Vec<_> = s.told.iter().filter_map(changed).collect();
-        for (index, buckets) in changed {
-            let done = router.between_packets(index, |router| {
+        if changed.is_empty() {
+            return;
+        }
+        let interfaces: Vec<u32> = changed.iter().map(|c| c.0).collect();
+        let done = router.between_packets(&interfaces, |router| {
+            for (index, buckets) in changed {
                 if let Some(told) = router.state_mut::<State>().and_then(|s| s.told.get_mut(&index)) {
                     told.buckets = buckets;
                 }
-                publish(router);
-            });
-            if let Err(e) = done {
-                router.note(true, format!("{}: {}", router.interface_name(index), e.message));
             }
+            publish(router);
+        });
+        if let Err(e) = done {
+            router.note(true, format!("packets that are shared out among workers: {}", e.message));
         }
     }
 
