@@ -58,8 +58,9 @@ pub(super) fn all() -> Vec<Command<Router>> {
         .arg("on", "move them, one in 10 seconds at most, and say so in the log")
         .arg("off", "leave them")
         .details(
-            "A queue moves from the busiest worker to the least busy when they differ by 20 % of their time over 10 seconds and the move makes both \
-             less busy than the busier is. Queues that `set interface rx-placement` has given to a worker, and those of interfaces with `set interface handoff`, stay. No packet is lost or overtaken.",
+            "A queue moves from the busiest worker to the least busy when they differ by 20 % of their time over 10 seconds and the move makes the \
+             busier of both less busy by 5 %, at the load of these 10 seconds and at that of the last minute: a queue does not follow load that comes and \
+             goes, and one that is nearly all that its worker does stays. Queues that `set interface rx-placement` has given to a worker, and those of interfaces with `set interface handoff`, stay. No packet is lost or overtaken.",
         )
         .example("set workers balance on"),
     ]

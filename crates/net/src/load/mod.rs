@@ -21,6 +21,7 @@ pub use settings::{LoadOp, LoadSettings, settings};
 
 use crate::router::{Part, Placement, Router, Start};
 use crate::steering;
+use balance::{History, Second};
 use command::Command;
 use graph::VECTOR_SIZE;
 use series::Series;
@@ -32,7 +33,7 @@ use std::time::{Duration, Instant};
 /// The times over which load is told, seconds.
 const SPANS: [u32; 3] = [1, 10, 60];
 
-/// Seconds between two moves of receive queues, and over which load is looked at for them.
+/// Seconds between two moves of receive queues.
 const SETTLE: u32 = 10;
 
 /// What a worker's counters said: clocks of its nodes, nanoseconds on a processor, nanoseconds in want of one, packets, vectors, full
@@ -88,8 +89,10 @@ pub(crate) struct Load;
 #[derive(Default)]
 struct State {
     settings: LoadSettings,
-    /// Looks until load is looked at for a move: a move shows in what is measured first.
+    /// Looks until load is looked at for a move.
     rest: u32,
+    /// What workers did while load is to be evened out.
+    history: History,
     workers: Vec<Series<8, 60>>,
     queues: BTreeMap<u64, Queue>,
 }
@@ -99,7 +102,7 @@ struct Queue {
     queue: usize,
     /// What the counters said when it got its number, which another queue may have had.
     start: QueueSums,
-    series: Series<4, 10>,
+    series: Series<4, 2>,
 }
 
 fn worker_sums(router: &Router, worker: usize) -> WorkerSums {
@@ -147,38 +150,70 @@ pub fn sample(router: &mut Router, at: Instant) {
     }
     if state.settings.balance {
         even_out(router);
+    } else {
+        state.history.clear();
     }
+}
+
+/// What took workers' time in the last second.
+fn last_second(router: &Router) -> Option<Second> {
+    let state = router.state::<State>()?;
+    let brought = |input: u64| {
+        let over = state.queues.get(&input).and_then(|q| q.series.over(Duration::from_secs(1)));
+        over.map_or(0.0, |(time, [packets, ..])| packets as f64 / time)
+    };
+    let mut others: Vec<f64> = workers(router).iter().map(|w| w.busy[0].unwrap_or(0.0)).collect();
+    let mut packets = vec![0.0; others.len()];
+    let all = router.rx_placement();
+    let came = all.iter().map(|p| (p.worker, brought(p.input)));
+    let handed = steering::handed(router).into_iter().filter(|h| h.from != h.to).map(|h| (h.to, h.rate));
+    for (worker, n) in came.chain(handed) {
+        if let Some(sum) = packets.get_mut(worker) {
+            *sum += n;
+        }
+    }
+    let mut queues = BTreeMap::new();
+    for p in all.iter().filter(|p| may_move(router, p)) {
+        let (n, of) = (brought(p.input), packets.get(p.worker).copied().unwrap_or(0.0));
+        if let Some(left) = others.get_mut(p.worker).filter(|_| of > 0.0) {
+            // A queue's share of its worker's load is that of its packets.
+            queues.insert(number(p), n / of * *left);
+        }
+    }
+    for p in &all {
+        if let (Some(left), Some(share)) = (others.get_mut(p.worker), queues.get(&number(p))) {
+            *left = (*left - share).max(0.0);
+        }
+    }
+    Some(Second { others, queues })
+}
+
+/// A number for a receive queue, whatever its input is called: that number may have been another queue's.
+fn number(p: &Placement) -> u64 {
+    u64::from(p.interface) << 32 | p.queue as u64
+}
+
+/// Packets that are shared out by flow do not go where their queue goes, and what the operator has placed stays.
+fn may_move(router: &Router, p: &Placement) -> bool {
+    !p.chosen && steering::config(router, p.interface).is_none()
 }
 
 /// Moves a receive queue where load is uneven.
 fn even_out(router: &mut Router) {
+    let Some(second) = last_second(router) else { return };
+    let count = router.config().workers;
+    let free: Vec<Placement> = router.rx_placement().into_iter().filter(|p| may_move(router, p)).collect();
     let Some(state) = router.state_mut::<State>() else { return };
+    state.history.add(second);
     if state.rest != 0 {
         state.rest -= 1;
         return;
     }
-    let span = Duration::from_secs(SETTLE.into());
-    let busy: Vec<f64> = workers(router).iter().map(|w| w.busy[1].unwrap_or(0.0)).collect();
-    let Some(state) = router.state::<State>() else { return };
-    let brought = |input: u64| state.queues.get(&input)?.series.over(span).map(|(_, sums)| sums[0] as f64);
-    let all = router.rx_placement();
-    let mut packets = vec![0.0; busy.len()];
-    for p in &all {
-        if let Some(sum) = packets.get_mut(p.worker) {
-            *sum += brought(p.input).unwrap_or(0.0);
-        }
-    }
-    // A queue's share of its worker's load is that of its packets.
-    let share = |p: &Placement| {
-        let (n, of) = (brought(p.input).unwrap_or(0.0), packets.get(p.worker).copied().unwrap_or(0.0));
-        if of > 0.0 { busy.get(p.worker).copied().unwrap_or(0.0) * n / of } else { 0.0 }
-    };
-    // Packets that are shared out by flow do not go where their queue goes.
-    let moves = |p: &&Placement| !p.chosen && steering::config(router, p.interface).is_none();
-    let free: Vec<&Placement> = all.iter().filter(moves).collect();
-    let queues: Vec<(usize, f64)> = free.iter().map(|p| (p.worker, share(p))).collect();
-    let Some((queue, to)) = balance::choose(&busy, &queues) else { return };
+    let placed: Vec<(u64, usize)> = free.iter().map(|p| (number(p), p.worker)).collect();
+    let Some((queue, to)) = state.history.choose(&placed, count) else { return };
+    state.rest = SETTLE;
     let Some(p) = free.get(queue) else { return };
+    let busy: Vec<f64> = workers(router).iter().map(|w| w.busy[1].unwrap_or(0.0)).collect();
     let percent = |w: usize| busy.get(w).map_or(0.0, |b| b * 100.0);
     let what = format!(
         "{} queue {}: moved from worker {} ({:.0} % busy) to worker {to} ({:.0} %)",
@@ -191,9 +226,6 @@ fn even_out(router: &mut Router) {
     match router.move_queue(p.interface, p.queue, to) {
         Ok(()) => router.note(false, what),
         Err(e) => router.note(true, format!("{what}: {e}")),
-    }
-    if let Some(state) = router.state_mut::<State>() {
-        state.rest = SETTLE;
     }
 }
 
