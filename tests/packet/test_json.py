@@ -29,7 +29,7 @@ UNSEEN = {
     "show mpls fib LABEL": {"labels[].next-hop-group.paths[].table"},
     # Of traffic in the last second, and of a device that lost some.
     "show load": {f"{of}[].{f}" for of in ("workers", "queues") for f in ("vector", "full")}
-    | {f"queues[].interface-drops[].{f}" for f in ("reason", "packets")}
+    | {f"queues[].{of}drops[].{f}" for of in ("", "interface-") for f in ("reason", "packets")}
     | {f"elephants[].{f}" for f in ("flow", "interface", "worker", "share", "packets-per-second")},
     # Pairs in the router's own namespace.
     # What Linux changes; tests/labs/test_linux_devices.py does.

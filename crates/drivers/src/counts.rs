@@ -13,7 +13,7 @@ pub enum RxDrop {
     Truncated,
 }
 
-/// Counters of a device's receive queues.
+/// Counters of a receive queue, or of all of a device.
 #[derive(Debug, Default)]
 pub struct Drops {
     no_buffer: AtomicU64,
@@ -33,6 +33,17 @@ pub struct RxDrops {
     pub truncated: u64,
     /// The ring was full.
     pub ring_full: u64,
+}
+
+impl std::iter::Sum for RxDrops {
+    fn sum<I: Iterator<Item = RxDrops>>(all: I) -> RxDrops {
+        all.fold(RxDrops::default(), |a, b| RxDrops {
+            no_buffer: a.no_buffer + b.no_buffer,
+            malformed: a.malformed + b.malformed,
+            truncated: a.truncated + b.truncated,
+            ring_full: a.ring_full + b.ring_full,
+        })
+    }
 }
 
 impl Drops {

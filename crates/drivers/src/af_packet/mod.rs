@@ -103,8 +103,8 @@ pub struct Handle {
     pub ring: (RingVersion, usize),
     /// Who completes checksums and cuts super-frames.
     pub offload: Offload,
-    sockets: Vec<Arc<OwnedFd>>,
-    drops: Arc<Drops>,
+    /// Of each receive queue.
+    sockets: Vec<(Arc<OwnedFd>, Arc<Drops>)>,
     gone: Arc<AtomicBool>,
     /// How packets are sent, and what the device does for them.
     form: Form,
@@ -133,14 +133,16 @@ impl Control for Handle {
         queue_to(&self.host, self.form, self.caps)
     }
 
-    fn drops(&self) -> RxDrops {
-        for s in &self.sockets {
+    fn queue_drops(&self) -> Vec<RxDrops> {
+        let of = |(socket, drops): &(Arc<OwnedFd>, Arc<Drops>)| {
             let mut st = Statistics::default();
-            if sys::getsockopt(&**s, SOL_PACKET, PACKET_STATISTICS, &mut st).is_ok() {
-                self.drops.add_ring_full(u64::from(st.drops));
+            // Linux begins anew each time.
+            if sys::getsockopt(&**socket, SOL_PACKET, PACKET_STATISTICS, &mut st).is_ok() {
+                drops.add_ring_full(u64::from(st.drops));
             }
-        }
-        self.drops.read()
+            drops.read()
+        };
+        self.sockets.iter().map(of).collect()
     }
 
     fn describe(&self) -> String {
@@ -185,7 +187,7 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     if let Some(have) = graph::buffer::available_mib().filter(|have| need > *have) {
         return Err(Error::Memory { name: name.clone(), need, have });
     }
-    let (drops, gone) = (Arc::new(Drops::default()), Arc::new(AtomicBool::new(false)));
+    let gone = Arc::new(AtomicBool::new(false));
 
     let rx = netns::within(netns, || {
         let mut rx = Vec::new();
@@ -208,21 +210,21 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     let mut sockets = Vec::new();
     let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
     for (socket, ring) in rx {
-        let socket = Arc::new(socket);
-        sockets.push(Arc::clone(&socket));
+        let (socket, drops) = (Arc::new(socket), Arc::new(Drops::default()));
+        sockets.push((Arc::clone(&socket), Arc::clone(&drops)));
         queues.push(Box::new(rx::PacketRx {
             ring,
             socket,
             interface: config.interface,
             arrays: RxArrays::new(64),
-            drops: Arc::clone(&drops),
+            drops,
             gone: Arc::clone(&gone),
         }));
     }
     let gate = Gate::new(netns, state.ifindex);
     gate.set(!host.link.is_used(state.ifindex).unwrap_or(true));
     let (ring, offload) = ((config.ring, slots), config.offload);
-    let mut handle = Handle { host, ring, offload, sockets, drops, gone, form, caps, gate };
+    let mut handle = Handle { host, ring, offload, sockets, gone, form, caps, gate };
     let tx = (0..config.tx_queues).map(|_| handle.transmit_queue()).collect::<Result<_, _>>()?;
     let conflicts = if handle.is_shared() { handle.host.link.conflicts() } else { vec![] };
     Ok(Device { rx: queues, tx, mac: state.mac, mtu: state.mtu, handle, conflicts })

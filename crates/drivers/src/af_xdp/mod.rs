@@ -101,7 +101,8 @@ pub struct Handle {
     spare: Vec<Box<dyn TxQueue>>,
     /// Behind all that has a socket: a queue that has one cannot be taken from the device.
     tuned: Tuned,
-    drops: Arc<Drops>,
+    /// Of each receive queue.
+    drops: Vec<Arc<Drops>>,
     /// The device in Linux. The last to go: who waits for the device may take it then.
     pub host: Host,
 }
@@ -120,15 +121,18 @@ impl Control for Handle {
         self.spare.pop().map_or_else(|| af_packet::transmit_queue(&self.host), Ok)
     }
 
-    fn drops(&self) -> RxDrops {
-        let mut all = self.drops.read();
-        for st in self.queues.iter().filter_map(|q| q.statistics()) {
-            all.no_buffer += st.rx_fill_ring_empty_descs;
-            all.ring_full += st.rx_ring_full;
-            // Those without a buffer count there too.
-            all.truncated += st.rx_dropped.saturating_sub(st.rx_fill_ring_empty_descs);
-        }
-        all
+    fn queue_drops(&self) -> Vec<RxDrops> {
+        let of = |(q, drops): (&Arc<Shared>, &Arc<Drops>)| {
+            let mut all = drops.read();
+            if let Some(st) = q.statistics() {
+                all.no_buffer += st.rx_fill_ring_empty_descs;
+                all.ring_full += st.rx_ring_full;
+                // Those without a buffer count there too.
+                all.truncated += st.rx_dropped.saturating_sub(st.rx_fill_ring_empty_descs);
+            }
+            all
+        };
+        self.queues.iter().zip(&self.drops).map(of).collect()
     }
 
     fn describe(&self) -> String {
@@ -195,7 +199,6 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
             made => made.map(|q| (q, program.several)),
         }
     })?;
-    let drops = Arc::new(Drops::default());
     // Of addresses that it knows to be Linux's the operator need not be told.
     let whole = |a| config.kept.iter().any(|k| k.to == Some(a) && k.protocol.is_none());
     let partly = |a| config.kept.iter().any(|k| k.protocol.is_some() && k.to.is_none_or(|to| to == a));
@@ -218,7 +221,7 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
             program,
             queues: queues.iter().map(|q| Arc::clone(&q.shared)).collect(),
             tuned,
-            drops: Arc::clone(&drops),
+            drops: queues.iter().map(|_| Arc::default()).collect(),
             spare: Vec::new(),
             host,
         },
@@ -233,7 +236,7 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
             ring: q.rx,
             fill: q.fill,
             interface: config.interface,
-            drops: Arc::clone(&drops),
+            drops: Arc::clone(&device.handle.drops[n]),
             filled: 0,
             slots: slots as u32,
             part: None,

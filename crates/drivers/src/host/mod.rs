@@ -83,7 +83,11 @@ pub trait Control {
     /// The device is gone, or the system refuses a descriptor.
     fn transmit_queue(&mut self) -> Result<Box<dyn TxQueue>, Error>;
     /// Packets dropped before they reached the graph, since the device was opened.
-    fn drops(&self) -> crate::RxDrops;
+    fn drops(&self) -> crate::RxDrops {
+        self.queue_drops().into_iter().sum()
+    }
+    /// Those of each receive queue.
+    fn queue_drops(&self) -> Vec<crate::RxDrops>;
     /// Driver and device, in one line.
     fn describe(&self) -> String;
     /// False once the device was deleted (a new one of the same name is another device: open it again).

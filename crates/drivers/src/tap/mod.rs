@@ -131,6 +131,8 @@ pub struct Handle {
     pub ifindex: u32,
     queues: Vec<Arc<OwnedFd>>,
     shared: Arc<Shared>,
+    /// Of each receive queue.
+    drops: Vec<Arc<Drops>>,
     /// How packets are sent, and what the kernel does for them.
     form: Form,
     caps: TxCaps,
@@ -193,7 +195,12 @@ impl Handle {
 
     /// Packets dropped before they reached the graph.
     pub fn drops(&self) -> RxDrops {
-        self.shared.drops.read()
+        self.queue_drops().into_iter().sum()
+    }
+
+    /// Those of each receive queue.
+    pub fn queue_drops(&self) -> Vec<RxDrops> {
+        self.drops.iter().map(|d| d.read()).collect()
     }
 }
 
@@ -310,7 +317,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     }
     let Made { queues, link, uso, made_bridge, was_there } = made?;
     let null = sys::open("/dev/null", libc::O_RDWR).map_err(system("open /dev/null"))?;
-    let shared = Arc::new(Shared { gone: AtomicBool::new(false), drops: Drops::default(), null });
+    let shared = Arc::new(Shared { gone: AtomicBool::new(false), null });
     let form = match config.offload {
         Offload::Auto => Form::Checksummed,
         Offload::On => Form::AsIs,
@@ -319,13 +326,31 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     let caps = TxCaps { checksum: true, tso: true, uso: uso || form != Form::AsIs };
     let state = link.state()?;
     let mut rx: Vec<Box<dyn RxQueue>> = Vec::new();
-    for q in &queues {
-        rx.push(Box::new(TapRx::new(Arc::clone(q), config.interface, Arc::clone(&shared))));
+    let drops: Vec<Arc<Drops>> = queues.iter().map(|_| Arc::default()).collect();
+    for (q, drops) in queues.iter().zip(&drops) {
+        rx.push(Box::new(TapRx::new(
+            Arc::clone(q),
+            config.interface,
+            Arc::clone(&shared),
+            Arc::clone(drops),
+        )));
     }
     let mac = stable_mac(config);
     let ifindex = state.ifindex;
-    let mut handle =
-        Handle { link, made_netns, made_bridge, was_there, ifindex, queues, shared, form, caps, sending: 0 };
+    let sending = 0;
+    let mut handle = Handle {
+        link,
+        made_netns,
+        made_bridge,
+        was_there,
+        ifindex,
+        queues,
+        shared,
+        drops,
+        form,
+        caps,
+        sending,
+    };
     let tx = (0..config.tx_queues).map(|_| handle.transmit_queue()).collect();
     // The last of all, since what fails before must leave no device behind.
     if config.persist || config.mark.is_some() {

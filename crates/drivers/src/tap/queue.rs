@@ -23,7 +23,6 @@ const POLL: usize = 64;
 pub(super) struct Shared {
     /// The device was deleted under us.
     pub gone: AtomicBool,
-    pub drops: Drops,
     /// `/dev/null`: takes the place of a deleted device's descriptor, which would stay readable for ever.
     pub null: OwnedFd,
 }
@@ -34,13 +33,14 @@ pub(super) struct TapRx {
     pub interface: u32,
     pub arrays: RxArrays,
     pub shared: Arc<Shared>,
+    pub drops: Arc<Drops>,
     /// The last packet did not fit in one buffer: the next may not either.
     pub big: bool,
 }
 
 impl TapRx {
-    pub fn new(queue: Arc<OwnedFd>, interface: u32, shared: Arc<Shared>) -> TapRx {
-        TapRx { queue, interface, arrays: RxArrays::new(65536 + 64), shared, big: false }
+    pub fn new(queue: Arc<OwnedFd>, interface: u32, shared: Arc<Shared>, drops: Arc<Drops>) -> TapRx {
+        TapRx { queue, interface, arrays: RxArrays::new(65536 + 64), shared, drops, big: false }
     }
 
     /// Reads one packet; `Ok(None)` when none waits.
@@ -142,7 +142,7 @@ impl RxQueue for TapRx {
                         buffers.free(d);
                     }
                 }
-                Err(why) => self.shared.drops.count(why),
+                Err(why) => self.drops.count(why),
             }
         }
         out.len() - before

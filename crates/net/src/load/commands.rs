@@ -17,7 +17,7 @@ pub(super) fn all() -> Vec<Command<Router>> {
                  worker's processor are. Processor is the share in which the thread ran, polls included, and Waiting that in which it had no \
                  processor, both of the last second, as everything else but totals. Vector is the mean number of packets of an input's vector, \
                  Full the share of vectors with as many as fit, 256. Wakes are the sleeps that packets or other threads ended. Drops are those of the \
-                 interface's device before the graph, over all its queues. Of interfaces with `set interface handoff` it is told how many \
+                 queue before the graph since its device was opened, and where the driver does not know the queue, those of the interface since they were cleared. Of interfaces with `set interface handoff` it is told how many \
                  packets workers handed to whom, and which flows take a quarter of a worker or more: they are found among samples of one packet in a \
                  thousand, over 10 seconds.",
             )
@@ -132,11 +132,16 @@ fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
         .right("Bytes")
         .left("Drops");
     let mut rows = vec![];
-    for QueueLoad { placement: p, packets, bytes, rate: now, vector, full } in queues {
+    for QueueLoad { placement: p, packets, bytes, rate: now, vector, full, drops: own } in queues {
         let name = router.interface_name(p.interface);
-        let mut drops = router.interface_counts(p.interface).device_drops;
-        drops.retain(|d| d.1 != 0);
-        let words: Vec<String> = drops.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+        let mut all = router.interface_counts(p.interface).device_drops;
+        all.retain(|d| d.1 != 0);
+        let known = own.is_some();
+        let mut own = own.unwrap_or_default();
+        own.retain(|d| d.1 != 0);
+        let told = if known { &own } else { &all };
+        let of_all = if known { "" } else { " (interface)" };
+        let words: Vec<String> = told.iter().map(|(reason, n)| format!("{reason} {n}{of_all}")).collect();
         table.row([
             format!("{name} {}", p.queue).into(),
             p.worker.into(),
@@ -147,11 +152,13 @@ fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
             bytes.into(),
             words.join(", ").into(),
         ]);
-        let drops =
-            drops.iter().map(|(reason, n)| json!({ "reason": reason, "packets": n })).collect::<Json>();
+        let list = |drops: &[(&str, u64)]| {
+            drops.iter().map(|(reason, n)| json!({ "reason": reason, "packets": n })).collect::<Json>()
+        };
+        let (own, all) = (known.then(|| list(&own)), list(&all));
         rows.push(json!({
             "interface": name, "queue": p.queue, "input": p.input, "worker": p.worker, "packets": packets, "bytes": bytes,
-            "packets-per-second": now, "vector": vector, "full": full, "interface-drops": drops,
+            "packets-per-second": now, "vector": vector, "full": full, "drops": own, "interface-drops": all,
         }));
     }
     append(&mut text, &table);

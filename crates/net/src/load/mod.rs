@@ -26,7 +26,7 @@ use command::Command;
 use graph::VECTOR_SIZE;
 use series::Series;
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -81,6 +81,8 @@ pub struct QueueLoad {
     pub vector: Option<f64>,
     /// The share of these vectors that were full.
     pub full: Option<f64>,
+    /// Packets that it dropped before the graph, by reason, since its device is open; none where the driver does not know the queue.
+    pub drops: Option<Vec<(&'static str, u64)>>,
 }
 
 /// The part.
@@ -262,10 +264,18 @@ pub fn workers(router: &Router) -> Vec<WorkerLoad> {
 /// How every receive queue is used.
 pub fn queues(router: &Router) -> Vec<QueueLoad> {
     let Some(state) = router.state::<State>() else { return vec![] };
+    let all = router.rx_placement();
+    let mut drops = BTreeMap::new();
+    for index in all.iter().map(|p| p.interface).collect::<BTreeSet<_>>() {
+        let of = router.interface(index).and_then(|i| i.device()).map(|d| d.queue_drops());
+        let of = of.unwrap_or_default().into_iter().enumerate();
+        drops.extend(of.map(|(queue, drops)| ((index, queue), drops)));
+    }
     let load = |p: Placement| {
         let now = queue_sums(router, p.input);
         let known = state.queues.get(&p.input).filter(|q| (q.interface, q.queue) == (p.interface, p.queue));
         let start = known.map_or(now, |q| q.start);
+        let (interface, queue) = (p.interface, p.queue);
         let mut q = QueueLoad {
             placement: p,
             packets: now[0].saturating_sub(start[0]),
@@ -273,6 +283,7 @@ pub fn queues(router: &Router) -> Vec<QueueLoad> {
             rate: 0.0,
             vector: None,
             full: None,
+            drops: drops.remove(&(interface, queue)),
         };
         if let Some((time, [packets, _, vectors, full])) =
             known.and_then(|q| q.series.over(Duration::from_secs(1)))
@@ -282,7 +293,7 @@ pub fn queues(router: &Router) -> Vec<QueueLoad> {
         }
         q
     };
-    router.rx_placement().into_iter().map(load).collect()
+    all.into_iter().map(load).collect()
 }
 
 /// Full vectors have so many packets.

@@ -303,6 +303,10 @@ pub trait DeviceControl: Send {
     fn drops(&self) -> Vec<(&'static str, u64)> {
         vec![]
     }
+    /// Those of each receive queue, since the device is open; nothing where the driver counts them for all together.
+    fn queue_drops(&self) -> Vec<Vec<(&'static str, u64)>> {
+        vec![]
+    }
     /// What the device itself counts, by its driver's names.
     fn statistics(&self) -> Vec<(String, u64)> {
         vec![]
@@ -441,6 +445,10 @@ impl<C: Control + Send> DeviceControl for Host<C> {
 
     fn drops(&self) -> Vec<(&'static str, u64)> {
         list(self.handle.drops())
+    }
+
+    fn queue_drops(&self) -> Vec<Vec<(&'static str, u64)>> {
+        self.handle.queue_drops().into_iter().map(list).collect()
     }
 
     fn describe(&self) -> String {
@@ -681,6 +689,10 @@ impl DeviceControl for TapControl {
 
     fn drops(&self) -> Vec<(&'static str, u64)> {
         list(self.0.drops())
+    }
+
+    fn queue_drops(&self) -> Vec<Vec<(&'static str, u64)>> {
+        self.0.queue_drops().into_iter().map(list).collect()
     }
 
     fn describe(&self) -> String {

@@ -119,6 +119,7 @@ struct Away {
     link: bool,
     was_there: bool,
     drops: Vec<(&'static str, u64)>,
+    queue_drops: Vec<Vec<(&'static str, u64)>>,
     words: String,
     warnings: Vec<String>,
     settings: Option<(u32, MacAddr)>,
@@ -140,6 +141,10 @@ impl DeviceControl for Away {
 
     fn drops(&self) -> Vec<(&'static str, u64)> {
         self.drops.clone()
+    }
+
+    fn queue_drops(&self) -> Vec<Vec<(&'static str, u64)>> {
+        self.queue_drops.clone()
     }
 
     fn describe(&self) -> String {
@@ -277,6 +282,7 @@ impl Router {
             link: i.link,
             was_there: device.was_there(),
             drops: device.drops(),
+            queue_drops: device.queue_drops(),
             words: device.describe(),
             warnings: device.warnings(),
             settings: device.settings(),
