@@ -8,9 +8,10 @@ use crate::edge::{Edge, NodeId, Reason, Severity};
 use crate::env::{ARC, Env, Wiring};
 use crate::frames::Frames;
 use crate::handle::NONE;
-use crate::node::{BatchNode, LookupNode, Node};
+use crate::node::{BatchNode, LookupNode, Node, SpreadNode};
 use crate::quick::{QuickDriver, QuickLookup, QuickLookupDriver, QuickNode};
 use crate::registry::Registry;
+use crate::spread::SpreadDriver;
 use crate::stats::WorkerStats;
 use crate::trace::Tracing;
 use std::sync::Arc;
@@ -274,6 +275,19 @@ impl Builder {
             N::Drop::ALL,
             N::format_trace,
             Box::new(move |e| Box::new(LookupDriver::new(node, e))),
+        );
+        self
+    }
+
+    /// Adds a node that shares packets out among workers.
+    pub fn spread<N: SpreadNode>(mut self, node: N) -> Self {
+        self.add(
+            N::NAME,
+            Kind::Internal,
+            N::Next::TARGETS,
+            N::Drop::ALL,
+            N::format_trace,
+            Box::new(move |e| Box::new(SpreadDriver::new(node, e))),
         );
         self
     }

@@ -6,6 +6,7 @@
 // Upholds: descriptors are moved from place to place, and what is left behind is out of reach of safe code: behind the length of a
 // vector, or in front of an iterator.
 
+use crate::buffer::prefetch_write;
 use crate::handle::Buffer;
 use std::ops::Deref;
 
@@ -344,6 +345,14 @@ impl Vector {
         // SAFETY: both are `n` descriptors, one slice's by a reference that nobody else has; those of `some` are forgotten here.
         unsafe { std::ptr::copy_nonoverlapping(some.all.as_ptr(), to.as_mut_ptr(), n) }
         self.len += n;
+    }
+
+    /// Asks the CPU for the places of the next `n` packets, which another CPU may have written.
+    #[inline]
+    pub(crate) fn prefetch(&self, n: usize) {
+        for line in self.descs.iter().skip(self.len).take(n).step_by(64 / size_of::<Desc>()) {
+            prefetch_write(line);
+        }
     }
 
     /// Takes all its packets out.

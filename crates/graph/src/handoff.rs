@@ -1,12 +1,13 @@
 //! Packets from one worker to any node of another: a bounded lock-free queue of frames for each worker.
 //!
-//! A node that needs packets on a certain worker (fragments of a datagram, or the packets of a flow) sends those that came to another
-//! with [`Env::hand_off`](crate::Env::hand_off). They go a frame of up to [`FRAME`] at a time, and enter the node that was named,
-//! of the other worker's graph; packets that one worker sends to one node keep their order. Frames are made at the start and come
-//! back when they were read. A worker that sleeps is woken by one write for all packets until it looks; one that is awake finds
+//! A node that needs packets on a certain worker (fragments of a datagram) sends those that came to another with
+//! [`Env::hand_off`](crate::Env::hand_off); one that does nothing else says of each packet whose it is
+//! ([`SpreadNode`](crate::SpreadNode)). They go a vector at a time, of which only the pointer moves, and enter the node that was named,
+//! of the other worker's graph; packets that one worker sends to one node keep their order. Empty vectors are made at the start and
+//! go the other way. A worker that sleeps is woken by one write for all packets until it looks; one that is awake finds
 //! them in its next loop.
 
-use crate::desc::{Desc, Packets, flags};
+use crate::desc::{Packets, VECTOR_SIZE, Vector, flags};
 use crate::edge::NodeId;
 use crate::of_workers::{MAX_WORKERS, OfWorkers};
 use crossbeam_queue::ArrayQueue;
@@ -19,17 +20,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 const WAITING: usize = 2048;
 /// Frames that wait for one worker.
 const FRAMES: usize = 256;
-/// The most packets of a frame.
-pub const FRAME: usize = 64;
+/// Empty vectors that were read last: whoever fills one next finds it in a cache. What more of them there is lies aside.
+const WARM: usize = 8;
 
 struct Frame {
     node: NodeId,
-    /// Room for [`FRAME`].
-    packets: Vec<Desc>,
+    packets: Box<Vector>,
 }
 
 struct Lane {
-    full: ArrayQueue<Box<Frame>>,
+    full: ArrayQueue<Frame>,
     /// Packets in them, and how many there are of them: taken before anything is put there.
     waiting: AtomicUsize,
     frames: AtomicUsize,
@@ -40,11 +40,46 @@ struct Lane {
     asleep: AtomicBool,
 }
 
+impl Lane {
+    /// Takes a place for so many packets, if there is one.
+    fn admit(&self, n: usize) -> bool {
+        let few = self.waiting.fetch_add(n, Ordering::Relaxed) + n <= WAITING;
+        let fits = self.frames.fetch_add(1, Ordering::Acquire) < FRAMES;
+        if !(few && fits) {
+            self.leave(n);
+        }
+        few && fits
+    }
+
+    /// Leaves a place, behind that in the queue for which it stands.
+    fn leave(&self, n: usize) {
+        self.waiting.fetch_sub(n, Ordering::Relaxed);
+        self.frames.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Puts packets where a place was taken.
+    fn put(&self, frame: Frame) {
+        // Before it is there: whoever sees a number of frames taken knows of all that stood in front of them.
+        self.sent.fetch_add(1, Ordering::Release);
+        let full = self.full.push(frame);
+        debug_assert!(full.is_ok(), "a place was taken");
+    }
+
+    /// Wakes its worker, if it sleeps.
+    fn wake(&self) {
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+}
+
 /// The queues of all workers.
 pub struct Handoff {
     lanes: OfWorkers<Lane>,
     /// As many as all queues take: what waits for one worker leaves others theirs.
-    empty: ArrayQueue<Box<Frame>>,
+    empty: ArrayQueue<Box<Vector>>,
+    warm: ArrayQueue<Box<Vector>>,
     /// How many workers share the work; one that had its part before still takes what comes.
     workers: AtomicUsize,
 }
@@ -55,8 +90,8 @@ impl Handoff {
     /// # Errors
     /// The system refuses a descriptor.
     pub fn new(workers: usize) -> io::Result<Handoff> {
-        let empty = ArrayQueue::new(MAX_WORKERS * FRAMES);
-        let all = Handoff { lanes: OfWorkers::default(), empty, workers: AtomicUsize::new(0) };
+        let (empty, warm) = (ArrayQueue::new(MAX_WORKERS * FRAMES), ArrayQueue::new(WARM));
+        let all = Handoff { lanes: OfWorkers::default(), empty, warm, workers: AtomicUsize::new(0) };
         all.grow(workers)?;
         all.share(workers);
         Ok(all)
@@ -70,8 +105,7 @@ impl Handoff {
         self.lanes.grow(workers, |_| {
             let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
             for _ in 0..FRAMES {
-                let frame = Frame { node: NodeId(0), packets: Vec::with_capacity(FRAME) };
-                let _ = self.empty.push(Box::new(frame));
+                let _ = self.empty.push(Vector::boxed());
             }
             Ok(Lane {
                 full: ArrayQueue::new(FRAMES),
@@ -96,53 +130,70 @@ impl Handoff {
         self.workers.load(Ordering::Acquire)
     }
 
+    /// An empty vector, to be filled and sent; none: too much waits.
+    pub(crate) fn empty(&self) -> Option<Box<Vector>> {
+        self.warm.pop().or_else(|| self.empty.pop())
+    }
+
+    /// Takes an empty vector back.
+    fn give(&self, v: Box<Vector>) {
+        if let Err(v) = self.warm.push(v) {
+            let _ = self.empty.push(v);
+        }
+    }
+
     /// Sends packets to `node` of worker `to`, and answers how many: the others stay with the caller, for there is no room. Their
     /// trace ends here: numbers in the trace are each worker's own.
     pub fn send(&self, to: usize, node: NodeId, packets: &mut Packets<'_>) -> usize {
         let Some(lane) = self.lanes.get(to) else { return 0 };
         let before = packets.len();
-        while !packets.is_empty() && self.send_frame(lane, node, packets) {}
+        while !packets.is_empty() {
+            let n = packets.len().min(VECTOR_SIZE);
+            if !lane.admit(n) {
+                break;
+            }
+            let Some(mut v) = self.empty() else {
+                lane.leave(n);
+                break;
+            };
+            packets.as_mut_slice().iter_mut().take(n).for_each(|d| d.flags &= !flags::TRACED);
+            v.append(packets);
+            lane.put(Frame { node, packets: v });
+        }
         let sent = before - packets.len();
         if sent != 0 {
-            fence(Ordering::SeqCst);
-            if lane.asleep.load(Ordering::SeqCst) && lane.asleep.swap(false, Ordering::SeqCst) {
-                let _ = rustix::io::write(&lane.wake, &1u64.to_ne_bytes());
-            }
+            lane.wake();
         }
         sent
     }
 
-    /// Sends the first [`FRAME`] of the packets, or none.
-    fn send_frame(&self, lane: &Lane, node: NodeId, packets: &mut Packets<'_>) -> bool {
-        let n = packets.len().min(FRAME);
-        let few = lane.waiting.fetch_add(n, Ordering::Relaxed) + n <= WAITING;
-        let fits = lane.frames.fetch_add(1, Ordering::Acquire) < FRAMES;
-        if let Some(mut frame) = (few && fits).then(|| self.empty.pop()).flatten() {
-            let untraced = |d: Desc| Desc { flags: d.flags & !flags::TRACED, ..d };
-            frame.node = node;
-            frame.packets.extend(packets.split_to(n).map(untraced));
-            // Before it is there: whoever sees a number of frames taken knows of all that stood in front of them.
-            lane.sent.fetch_add(1, Ordering::Release);
-            let full = lane.full.push(frame);
-            debug_assert!(full.is_ok(), "a place was taken");
-            return true;
+    /// Sends a whole vector of untraced packets to `node` of worker `to`, which is an empty one then; false: there is no room.
+    pub(crate) fn pass(&self, to: usize, node: NodeId, v: &mut Box<Vector>) -> bool {
+        debug_assert!(v.as_slice().iter().all(|d| !d.has(flags::TRACED)), "traces end");
+        let Some(lane) = self.lanes.get(to) else { return false };
+        if !lane.admit(v.len()) {
+            return false;
         }
-        lane.frames.fetch_sub(1, Ordering::Relaxed);
-        lane.waiting.fetch_sub(n, Ordering::Relaxed);
-        false
+        let Some(empty) = self.empty() else {
+            lane.leave(v.len());
+            return false;
+        };
+        lane.put(Frame { node, packets: std::mem::replace(v, empty) });
+        lane.wake();
+        true
     }
 
-    /// Hands the next packets for worker `worker` to `each`, with their node, and answers how many; 0: none wait.
+    /// Hands the next packets for worker `worker` to `each`, with their node, and answers how many; 0: none wait. What `each` leaves is an
+    /// empty vector.
     #[inline]
-    pub fn take(&self, worker: usize, each: impl FnOnce(NodeId, Packets<'_>)) -> usize {
+    pub fn take(&self, worker: usize, each: impl FnOnce(NodeId, &mut Box<Vector>)) -> usize {
         let Some(lane) = self.lanes.get(worker) else { return 0 };
         let Some(mut frame) = lane.full.pop() else { return 0 };
         let n = frame.packets.len();
-        each(frame.node, Packets::drain(&mut frame.packets));
-        let _ = self.empty.push(frame);
-        lane.waiting.fetch_sub(n, Ordering::Relaxed);
-        // Behind the place in the queue that it stands for.
-        lane.frames.fetch_sub(1, Ordering::Release);
+        each(frame.node, &mut frame.packets);
+        debug_assert!(frame.packets.is_empty(), "all are taken");
+        self.give(frame.packets);
+        lane.leave(n);
         lane.taken.fetch_add(1, Ordering::Release);
         n
     }
@@ -183,6 +234,7 @@ impl Handoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desc::Desc;
     use crate::handle::Buffer;
 
     fn packets(first: u32, n: u32) -> Vec<Desc> {
@@ -193,9 +245,9 @@ mod tests {
     /// Takes all that waits for a worker: nodes and buffers, in order.
     fn all(h: &Handoff, worker: usize) -> Vec<(u16, u32)> {
         let mut got = vec![];
-        while h.take(worker, |node, packets| {
-            assert!(packets.iter().all(|d| d.flags == flags::LOCAL), "traces end");
-            got.extend(packets.iter().map(|d| (node.0, d.buf.number())));
+        while h.take(worker, |node, v| {
+            assert!(v.as_slice().iter().all(|d| d.flags == flags::LOCAL), "traces end");
+            got.extend(v.take().map(|d| (node.0, d.buf.number())));
         }) != 0
         {}
         got
@@ -211,8 +263,8 @@ mod tests {
                 let node = NodeId((sent % 5) as u16);
                 sent += h.send(1, node, &mut Packets::drain(&mut packets(sent, n))) as u32;
             }
-            assert_eq!(sent, 1 + 63 + 64 + 65 + 200 + 256 * 6 + 64, "as many frames as fit");
-            assert_eq!(h.send(1, NodeId(7), &mut Packets::drain(&mut packets(0, 64))), 0, "full");
+            assert_eq!(sent, 1 + 63 + 64 + 65 + 200 + 256 * 6, "as many vectors as fit");
+            assert_eq!(h.send(1, NodeId(7), &mut Packets::drain(&mut packets(0, 120))), 0, "full");
             assert_eq!(h.send(2, NodeId(7), &mut Packets::drain(&mut packets(0, 1))), 0, "no such worker");
             assert_eq!(h.send(0, NodeId(3), &mut Packets::drain(&mut packets(9, 1))), 1, "another worker's");
             let got = all(&h, 1);
@@ -261,19 +313,21 @@ mod tests {
             assert_eq!(senders.map(|s| s.join().unwrap()), got);
         });
         assert_eq!(h.lanes.of(2).waiting.load(Ordering::Relaxed), 0);
-        assert_eq!(h.empty.len(), 3 * FRAMES);
+        assert_eq!(h.empty.len() + h.warm.len(), 3 * FRAMES);
     }
 
     #[test]
     fn a_mark_is_behind_what_was_sent() {
         let h = Handoff::new(2).unwrap();
         assert!(h.has_taken(1, h.mark(1)), "nothing was sent");
-        h.send(1, NodeId(0), &mut Packets::drain(&mut packets(0, 130)));
+        for n in 0..3 {
+            h.send(1, NodeId(0), &mut Packets::drain(&mut packets(50 * n, 50)));
+        }
         let mark = h.mark(1);
         h.send(1, NodeId(0), &mut Packets::drain(&mut packets(130, 1)));
         for left in [2, 1, 0] {
-            assert!(!h.has_taken(1, mark), "{left} frames are left");
-            h.take(1, |_, _| {});
+            assert!(!h.has_taken(1, mark), "{left} vectors are left");
+            h.take(1, |_, v| v.take().for_each(drop));
         }
         assert!(h.has_taken(1, mark) && !h.has_taken(1, h.mark(1)));
         assert!(h.has_taken(0, h.mark(0)) && h.has_taken(7, h.mark(7)));

@@ -3,7 +3,7 @@
 //! A node decides for one packet: [`Node::step`] returns where it goes ([`Edge`]) or why it ends ([`Reason`]). The
 //! generic drivers in [`crate::driver`] add the loop over the vector, prefetch, trace, counting and enqueueing. A node
 //! whose work is a table lookup implements [`LookupNode`] instead, so that the table sees all keys of a vector at once;
-//! one that needs the whole vector (transmission) implements [`BatchNode`].
+//! one that needs the whole vector (transmission) implements [`BatchNode`], and one that shares packets out among workers [`SpreadNode`].
 
 pub use crate::edge::Never;
 use crate::edge::{Edge, Reason};
@@ -102,6 +102,34 @@ pub trait LookupNode: Send + 'static {
 
     /// Decides for one packet with its result.
     fn step(view: &mut Self::View<'_>, p: &mut Packet<'_>, result: u32) -> Step<Self::Next, Self::Drop>;
+
+    /// Writes what this node has to say of a traced packet.
+    fn format_trace(record: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _ = (record, f);
+        Ok(())
+    }
+}
+
+/// A node that says which worker goes on with each packet, and does nothing else with it.
+pub trait SpreadNode: Send + 'static {
+    /// Its name in commands and counters.
+    const NAME: &'static str;
+    /// Where packets go.
+    type Next: Edge;
+    /// What is counted.
+    type Drop: Reason;
+    /// Where all packets go, at whichever worker.
+    const EDGE: Self::Next;
+    /// What it needs: one snapshot of each table, and the node's own state.
+    type View<'v>
+    where
+        Self: 'v;
+
+    /// Takes the snapshots for one vector.
+    fn view<'v>(&'v mut self, guard: &'v Guard) -> Self::View<'v>;
+
+    /// Says the worker of each packet, by its number. Those that no worker has are dropped, and counted by the dispatcher.
+    fn workers(view: &mut Self::View<'_>, env: &mut Env, descs: &[Desc], to: &mut [u8]);
 
     /// Writes what this node has to say of a traced packet.
     fn format_trace(record: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,6 @@
 //! A worker: one thread that polls its inputs, runs its graph, and sleeps on its descriptors when nothing comes.
 
+use crate::buffer::prefetch_write;
 use crate::clock::{Clock, tsc};
 use crate::counters::{PerWorker, Table};
 use crate::desc::{VECTOR_SIZE, Vector, flags};
@@ -29,6 +30,8 @@ pub type Mail = Box<dyn FnOnce(&mut Worker) + Send>;
 
 const MAILBOX: usize = 4096;
 const MAIL_A_LOOP: usize = 64;
+/// How many packets ahead descriptors that another worker wrote are asked for.
+const DESCS_AHEAD: usize = 16;
 /// How long a spin waits between two polls at most, where the processor can wait for a time.
 const MOMENT_NS: u64 = 300;
 /// Of one in so many sleeps it is looked at what it takes of the processor.
@@ -363,9 +366,22 @@ impl Worker {
     /// Takes what other workers sent, a vector at most: inputs have their turn again then.
     fn take_handoffs(&mut self) -> bool {
         let env = &mut self.dispatcher.env;
-        let mut taken = 0;
+        let (worker, mut taken) = (env.worker, 0);
         while taken < VECTOR_SIZE {
-            match self.handoff.take(env.worker, |node, packets| env.enqueue_all(packets, node)) {
+            let enqueue = |node, v: &mut Box<Vector>| {
+                // They are in another worker's cache, and most are written.
+                let descs = v.as_slice();
+                for (i, d) in descs.iter().enumerate() {
+                    if let Some(ahead) = descs.get(i + DESCS_AHEAD) {
+                        prefetch_write(ahead);
+                    }
+                    env.buffers.prefetch_write(d);
+                }
+                if !env.frames.pass(node, v) {
+                    env.enqueue_all(v.take(), node);
+                }
+            };
+            match self.handoff.take(worker, enqueue) {
                 0 => break,
                 n => taken += n,
             }

@@ -130,7 +130,7 @@ fn all(empty: Builder, plane: &Arc<Plane>, worker: usize, buffers: usize) -> Bui
         .input("dpdk-input", &["@device-input"], format::received)
         .input("pcap-input", &["@device-input"], format::received)
         .input("pg-input", &["@device-input"], format::received)
-        .node(steering::WorkerHandoff::new(plane, worker))
+        .spread(steering::WorkerHandoff::new(plane, worker))
         .node(CaptureRx::new(plane))
         .node(span::SpanInput::new(plane))
         .node(linux_cp::LinuxCpXc::new(plane))

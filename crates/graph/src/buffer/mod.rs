@@ -99,6 +99,18 @@ pub fn prefetch<T>(place: *const T) {
     let _ = place;
 }
 
+/// Asks the CPU for the line at an address, to write it: no other CPU has it then.
+#[inline(always)]
+pub fn prefetch_write<T>(place: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch of any address is harmless. Processors without this one take it for no operation.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = place;
+}
+
 /// Bytes that [`Rooms`] shows of a packet at once.
 pub const WINDOW: usize = 64;
 
@@ -446,6 +458,12 @@ impl Buffers {
     #[inline]
     pub fn prefetch(&self, d: &Desc) {
         prefetch(self.pool.base.wrapping_add(d.buf.0 as usize * STRIDE + 64 + d.off as usize));
+    }
+
+    /// The same, to write it.
+    #[inline]
+    pub fn prefetch_write(&self, d: &Desc) {
+        prefetch_write(self.pool.base.wrapping_add(d.buf.0 as usize * STRIDE + 64 + d.off as usize));
     }
 
     /// The rooms of all buffers, for a loop over many packets.

@@ -253,7 +253,7 @@ impl World {
             let guard = std::mem::replace(&mut self.guard, unprotected());
             for d in self.dispatchers() {
                 let env = &mut d.env;
-                work |= handoff.take(env.worker, |node, packets| env.enqueue_all(packets, node)) != 0;
+                work |= handoff.take(env.worker, |node, v| env.enqueue_all(v.take(), node)) != 0;
                 while d.run(&guard) != 0 {
                     work = true;
                 }

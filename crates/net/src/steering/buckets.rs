@@ -15,8 +15,8 @@ impl Buckets {
 
     /// The worker that goes on with packets of this hash.
     #[inline(always)]
-    pub fn worker(&self, hash: u32) -> usize {
-        self.0[(hash >> (32 - BUCKETS.trailing_zeros())) as usize].into()
+    pub fn worker(&self, hash: u32) -> u8 {
+        self.0[(hash >> (32 - BUCKETS.trailing_zeros())) as usize]
     }
 
     /// Shared out evenly among these workers, of which there is one at least. No bucket changes its worker without need.

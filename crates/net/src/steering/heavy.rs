@@ -55,20 +55,27 @@ impl Sampler {
         Sampler { left: EVERY, random: seed | 1, samples: Samples::default() }
     }
 
-    /// Whether the next packet is one to be looked at. Packets that come in turns are met at different places of their turn.
-    #[inline(always)]
-    pub fn is_due(&mut self) -> bool {
-        self.left -= 1;
-        self.left == 0
-    }
-
-    /// Looks at it.
-    #[cold]
-    pub fn take(&mut self, interface: IfIndex, frame: &[u8]) {
+    /// That of the next packets, no more than a vector's, which is to be looked at. Packets that come in turns are met at different
+    /// places of their turn.
+    #[inline]
+    pub fn due<'p, P>(&mut self, packets: &'p [P]) -> Option<&'p P> {
+        let n = packets.len() as u32;
+        if n < self.left {
+            self.left -= n;
+            return None;
+        }
+        let due = packets.get(self.left as usize - 1);
+        let behind = n - self.left;
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
-        self.left = EVERY / 2 + 1 + self.random % EVERY;
+        self.left = (EVERY / 2 + 1 + self.random % EVERY).saturating_sub(behind).max(1);
+        due
+    }
+
+    /// Looks at one.
+    #[cold]
+    pub fn take(&mut self, interface: IfIndex, frame: &[u8]) {
         self.samples.add(interface, FlowKey::of(frame));
     }
 }
@@ -106,9 +113,12 @@ mod tests {
     #[test]
     fn about_one_in_a_thousand_is_looked_at() {
         let mut s = Sampler::new(7);
-        // Every second packet is of one flow.
-        for n in 0..10 * EVERY * EVERY {
-            if s.is_due() {
+        // Every second packet is of one flow, in vectors of all lengths.
+        let packets: Vec<u32> = (0..10 * EVERY * EVERY).collect();
+        let mut left = packets.as_slice();
+        while let Some((vector, rest)) = left.split_at_checked(1 + left.len() % 256) {
+            left = rest;
+            if let Some(n) = s.due(vector) {
                 s.take(1, if n % 2 == 0 { &[2; 14] } else { &[4; 14] });
             }
         }

@@ -6,6 +6,7 @@
 
 use crate::gre::header::GreHeader;
 use crate::vxlan;
+use graph::WINDOW;
 use packet::eth::{EtherType, MacAddr};
 use packet::flow::Flow;
 use packet::ip4::Ip4Header;
@@ -110,15 +111,24 @@ impl FlowKey {
     }
 }
 
-/// The hash of usual frames by their first bytes: untagged, with TCP or UDP over IPv4 without options, no fragment, and no tunnel. None for others.
+/// The hash of usual frames by their first bytes: untagged, with TCP or UDP over IPv4 without options or IPv6 without extension headers,
+/// no fragment, and no tunnel. None for others. `len` bytes of the window belong to the frame.
 #[inline(always)]
-pub(super) fn near(h: &[u8; 38], flow: Flow) -> Option<u32> {
-    let word = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
-    let (protocol, ports) = (IpProtocol(h[23]), word(34));
-    let plain = (h[12] == 8) & (h[13] == 0) & (h[14] == 0x45) & (word(18) & 0x3fff == 0);
-    let tunnel = ports as u16 == vxlan::PORT;
-    let usual = protocol == IpProtocol::TCP || (protocol == IpProtocol::UDP && !tunnel);
-    (plain && usual).then(|| flow.hash4(word(26), word(30), ports, protocol))
+pub(super) fn near(w: &[u8; WINDOW], len: u16, flow: Flow) -> Option<u32> {
+    let word = |at: usize| u32::from_be_bytes([w[at], w[at + 1], w[at + 2], w[at + 3]]);
+    let address = |at: usize| (0..4).fold(0, |all, n| all << 32 | u128::from(word(at + 4 * n)));
+    let usual = |protocol: IpProtocol, ports: u32| {
+        protocol == IpProtocol::TCP || (protocol == IpProtocol::UDP && ports as u16 != vxlan::PORT)
+    };
+    let (protocol, ports) = (IpProtocol(w[23]), word(34));
+    // EtherType, version and length of the header; no fragment.
+    let plain = (word(12) >> 8 == 0x08_0045) & (word(18) & 0x3fff == 0) & (len >= 38);
+    if plain && usual(protocol, ports) {
+        return Some(flow.hash4(word(26), word(30), ports, protocol));
+    }
+    let (protocol, ports) = (IpProtocol(w[20]), word(54));
+    let plain = (word(12) & 0xffff_f000 == 0x86dd_6000) & (len >= 58);
+    (plain && usual(protocol, ports)).then(|| flow.hash6(address(22), address(38), ports, protocol, 0))
 }
 
 /// A flow, and what is inside of its packets where that tells more.

@@ -25,7 +25,7 @@ use crate::interface::IfIndex;
 use buckets::Buckets;
 use graph::arcs::Feature;
 use graph::stats::Count;
-use graph::{MAX_WORKERS, Node};
+use graph::{MAX_WORKERS, SpreadNode};
 use packet::flow::{Fields, Flow};
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use crate::neighbor::Millis;
 use crate::router::{BoxedOp, IfState, InterfaceOp, Kind, OpError, Part, Router, Start};
 use command::Command;
 use graph::arcs::Feature;
-use graph::{MAX_WORKERS, Node};
+use graph::{MAX_WORKERS, SpreadNode};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, mpsc};
@@ -163,7 +163,7 @@ pub fn heavy(router: &Router) -> Vec<HeavyFlow> {
         let told = state.told.get(&interface)?;
         let (share, rate) = (f64::from(count) / f64::from(*all.get(&from)?), packets.get(&from)?);
         let worker = told.buckets.worker(flow.hash(told.shared(seed).flow));
-        Some(HeavyFlow { interface, flow, from, worker, rate: share * rate })
+        Some(HeavyFlow { interface, flow, from, worker: worker.into(), rate: share * rate })
     };
     let mut heavy: Vec<HeavyFlow> =
         flows.into_iter().filter(|f| f.1 >= LEAST_SAMPLES).filter_map(one).collect();

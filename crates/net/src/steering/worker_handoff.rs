@@ -2,11 +2,9 @@
 
 use super::heavy::{Sampler, Samples};
 use super::{FlowKey, Shared, Steered, key};
-use crate::interface::IfIndex;
 use crate::plane::Plane;
-use graph::node::{Exit, Step};
 use graph::stats::Count;
-use graph::{Guard, MAX_WORKERS, Node, Packet, Published, TraceRecord};
+use graph::{Desc, Env, Guard, MAX_WORKERS, Published, SpreadNode, TraceRecord};
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,6 +22,9 @@ graph::reasons! {
         HandedOff => "handed-off" (info),
     }
 }
+
+/// How many packets ahead headers are asked for.
+const AHEAD: usize = 8;
 
 /// The node.
 pub struct WorkerHandoff {
@@ -50,59 +51,74 @@ pub struct WorkerHandoffView<'v> {
     steered: &'v Steered,
     sampler: &'v mut Sampler,
     worker: usize,
-    last: IfIndex,
-    shared: Option<(&'v Shared, &'v [Count; MAX_WORKERS])>,
 }
 
 impl WorkerHandoffView<'_> {
-    fn look(&mut self, index: IfIndex) {
-        self.last = index;
-        self.shared = self.steered.get(index).and_then(|s| Some((s, s.counts.of(self.worker)?)));
+    /// Says the worker of packets that came on one interface.
+    #[inline(never)]
+    fn of_interface(&mut self, shared: &Shared, env: &mut Env, descs: &[Desc], to: &mut [u8]) {
+        descs.iter().take(AHEAD).for_each(|d| env.buffers.prefetch(d));
+        for (i, (d, to)) in descs.iter().zip(to.iter_mut()).enumerate() {
+            if let Some(ahead) = descs.get(i + AHEAD) {
+                env.buffers.prefetch(ahead);
+            }
+            let near = env.buffers.rooms().window::<0>(d).and_then(|w| key::near(w, d.len, shared.flow));
+            *to = shared.buckets.worker(near.unwrap_or_else(|| far(env, d, shared)));
+        }
+        if let Some(d) = self.sampler.due(descs) {
+            self.sampler.take(d.rx, env.buffers.data(d));
+        }
+        if let Some(counts) = shared.counts.of(self.worker) {
+            count(counts, to);
+        }
     }
 }
 
-impl Node for WorkerHandoff {
+/// The hash of a packet that is not usual.
+#[inline(never)]
+fn far(env: &Env, d: &Desc, shared: &Shared) -> u32 {
+    FlowKey::of(env.buffers.data(d)).hash(shared.flow)
+}
+
+/// Counts packets by the worker that gets them.
+fn count(counts: &[Count; MAX_WORKERS], to: &[u8]) {
+    let mut seen = to.iter().fold(0u64, |seen, w| seen | 1 << (w % MAX_WORKERS as u8));
+    while seen != 0 {
+        let worker = seen.trailing_zeros();
+        seen &= seen - 1;
+        if let Some(count) = counts.get(worker as usize) {
+            // Many packets at a time, where increments of one word would wait for each other.
+            count.add(to.iter().filter(|to| **to == worker as u8).count() as u64);
+        }
+    }
+}
+
+impl SpreadNode for WorkerHandoff {
     const NAME: &'static str = "worker-handoff";
+    const EDGE: WorkerHandoffNext = WorkerHandoffNext::Continue;
     type Next = WorkerHandoffNext;
     type Drop = WorkerHandoffReason;
     type View<'v> = WorkerHandoffView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> WorkerHandoffView<'v> {
-        WorkerHandoffView {
-            steered: self.steered.load(guard),
-            sampler: &mut self.sampler,
-            worker: self.worker,
-            last: IfIndex::MAX,
-            shared: None,
-        }
+        let steered = self.steered.load(guard);
+        WorkerHandoffView { steered, sampler: &mut self.sampler, worker: self.worker }
     }
 
-    #[inline]
-    fn step(
-        view: &mut WorkerHandoffView<'_>,
-        p: &mut Packet<'_>,
-    ) -> Step<WorkerHandoffNext, WorkerHandoffReason> {
-        if p.d.rx != view.last {
-            view.look(p.d.rx);
+    fn workers(view: &mut WorkerHandoffView<'_>, env: &mut Env, descs: &[Desc], to: &mut [u8]) {
+        let steered = view.steered;
+        let mut at = 0;
+        for run in descs.chunk_by(|a, b| a.rx == b.rx) {
+            let to = &mut to[at..][..run.len()];
+            at += run.len();
+            match run.first().and_then(|d| steered.get(d.rx)) {
+                Some(shared) => view.of_interface(shared, env, run, to),
+                None => to.fill(view.worker as u8),
+            }
         }
-        let Some((shared, counts)) = view.shared else { return Ok(WorkerHandoffNext::Continue) };
-        let near = p.head().and_then(|h| key::near(h, shared.flow));
-        let hash = near.unwrap_or_else(|| FlowKey::of(p.data()).hash(shared.flow));
-        if view.sampler.is_due() {
-            view.sampler.take(p.d.rx, p.data());
-        }
-        let to = shared.buckets.worker(hash);
-        if let Some(count) = counts.get(to) {
-            count.add(1);
-        }
-        if to == view.worker {
-            return Ok(WorkerHandoffNext::Continue);
-        }
-        p.count(WorkerHandoffReason::HandedOff);
-        let node = p.env.edge(WorkerHandoffNext::Continue, p.d);
-        let d = p.take();
-        p.env.hand_off(to, node, d);
-        Err(Exit::Consumed)
+        let own = view.worker as u8;
+        let away = to.iter().filter(|to| **to != own).count();
+        env.count_n(WorkerHandoffReason::HandedOff, away as u64);
     }
 
     fn format_trace(r: &TraceRecord, f: &mut fmt::Formatter<'_>) -> fmt::Result {
