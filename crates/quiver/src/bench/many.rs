@@ -28,6 +28,13 @@ pub fn routed(i: &Input, tags: Tags, n: usize, vrfs: Vrfs, v6: bool) -> Result<P
     Ok(Plan { routes: vec![table], tagged_in: n as u32, tags, tagged_out, vrfs, traffic, ..Plan::default() })
 }
 
+/// A plan of untagged packets as one whose packets come on `n` sub-interfaces with two tags.
+pub fn behind_two_tags(i: &Input, n: usize, plan: Plan) -> Result<Plan, String> {
+    let templates = vec![traffic::ip4(i.size, 2)?, traffic::ip6(i.size, 2)?];
+    let traffic = Traffic { templates, tags: order(Tags::Two, n), ..plan.traffic };
+    Ok(Plan { tagged_in: n as u32, tags: Tags::Two, traffic, ..plan })
+}
+
 /// Frames that `n` bridge domains take from a sub-interface of one port to one of another.
 pub fn bridged(i: &Input, n: usize) -> Result<Plan, String> {
     let traffic = Traffic { tags: order(Tags::One, n), ..one(traffic::ethernet(i.size, 1)) };

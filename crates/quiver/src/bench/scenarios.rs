@@ -283,7 +283,23 @@ pub const ALL: &[Scenario] = &[
 
 /// Packets of both families to all prefixes of the real tables; `order` says which family follows which.
 fn internet(i: &Input, order: impl FnOnce(&mut Random) -> Vec<u16>) -> Result<Plan, String> {
-    let (four, six) = (i.table(false)?, i.table(true)?);
+    both(i, i.table(false)?, i.table(true)?, order)
+}
+
+/// As `internet`; without real tables with made ones of about their size.
+pub fn internet_or_mix(i: &Input) -> Result<Plan, String> {
+    let made = |v6, routes| Prefixes::mix(v6, routes, &mut Random::new(20_260_511));
+    let four = i.table(false).unwrap_or_else(|_| made(false, 1_000_000));
+    let six = i.table(true).unwrap_or_else(|_| made(true, 250_000));
+    both(i, four, six, |random| traffic::order(&[1, 1], random))
+}
+
+fn both(
+    i: &Input,
+    four: Prefixes,
+    six: Prefixes,
+    order: impl FnOnce(&mut Random) -> Vec<u16>,
+) -> Result<Plan, String> {
     let mut random = Random::new(1);
     let traffic = Traffic {
         templates: vec![traffic::ip4(i.size, 0)?, traffic::ip6(i.size, 0)?],

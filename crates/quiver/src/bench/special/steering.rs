@@ -2,8 +2,8 @@
 
 use crate::bench::measure::{Meter, median};
 use crate::bench::report::{Answer, Place, round};
-use crate::bench::rig::Rig;
-use crate::bench::{Bench, Context, Emit, scenarios};
+use crate::bench::rig::{Plan, Rig};
+use crate::bench::{Bench, Context, Emit, many, scenarios};
 use net::router::Op;
 use net::steering::{Handoff, HandoffConfig};
 use serde::Serialize;
@@ -13,12 +13,15 @@ use std::time::Duration;
 /// Length of a turn, seconds, and until the workers do what they were told.
 const TURN: f64 = 0.1;
 const SETTLE: f64 = 0.02;
-/// Routes, so that the graph is the limit and not the queue.
+/// Routes of the graph that costs least.
 const ROUTES: usize = 1_000_000;
+/// Sub-interfaces on which packets of the dearest graph come.
+const SUBS: usize = 10_000;
 
 #[derive(Serialize)]
 struct Found {
     scenario: &'static str,
+    graph: &'static str,
     workers: usize,
     size: usize,
     /// Pairs of turns.
@@ -57,9 +60,24 @@ pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
     if c.machine.workers < 2 {
         return Err("this is of several workers: give --workers".into());
     }
-    let plan = scenarios::mix(&c.input, false, ROUTES)?;
+    // From one that costs little to one that is the limit.
+    let internet = || scenarios::internet_or_mix(&c.input);
+    let dearest = || many::behind_two_tags(&c.input, SUBS, internet()?);
+    compare(c, args, "a million routes", &scenarios::mix(&c.input, false, ROUTES)?, emit)?;
+    compare(c, args, "both families, tables as the Internet's", &internet()?, emit)?;
+    compare(c, args, "the same, on 10,000 sub-interfaces with two tags", &dearest()?, emit)
+}
+
+/// Measures one graph.
+fn compare(
+    c: &Context,
+    args: &Bench,
+    graph: &'static str,
+    plan: &Plan,
+    emit: Emit<'_>,
+) -> Result<(), String> {
     let size = plan.mean_size();
-    let mut rig = Rig::new(&c.machine, &plan, false)?;
+    let mut rig = Rig::new(&c.machine, plan, false)?;
     rig.feed.alone.store(1, Ordering::Release);
     let _aside = c.machine.step_aside();
     rig.start();
@@ -89,6 +107,7 @@ pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
     let of = |f: fn(&(Turn, Turn)) -> f64| round(median(pairs.iter().map(f).collect()), 3);
     let found = Found {
         scenario: "steering",
+        graph,
         workers: c.machine.workers,
         size,
         turns,
@@ -102,10 +121,10 @@ pub fn run(c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), String> {
         place: Place::now(),
     };
     let line = format!(
-        "steering, one queue, {} workers, {} routes, {} bytes: {:.2} Mpps, by one worker {:.2} Mpps: {:.2} times that; {:.1} clocks a packet \
+        "steering, one queue, {} workers, {}, {} bytes: {:.2} Mpps, by one worker {:.2} Mpps: {:.2} times that; {:.1} clocks a packet \
          in all, by one {:.1}; worker-handoff {:.1}; {:.2} % dropped",
         found.workers,
-        ROUTES,
+        found.graph,
         found.size,
         found.mpps_steered,
         found.mpps,
