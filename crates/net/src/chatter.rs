@@ -29,7 +29,7 @@ impl<K: Ord + Copy> Chatter<K> {
 
     /// Whether a line is to be written.
     pub fn hears(&mut self, who: K, line: &str, now: u64) -> bool {
-        let said = self.0.entry(who).or_default();
+        let said = self.0.entry(who).or_insert_with(|| Said { since: now, ..Said::default() });
         if said.left_out == 0 && now.saturating_sub(said.since) >= MINUTE {
             (said.since, said.written) = (now, 0);
         }
