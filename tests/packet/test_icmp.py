@@ -189,6 +189,39 @@ def test_too_big(bench):
         t.right.expect(want)
 
 
+def test_too_big_for_a_route(bench):
+    """Larger than a route's MTU, on a link that takes more: its MTU is told, others pass by it, and what may be cut is."""
+    t = bench()
+    a, b = t.ports["left"], t.ports["right"]
+    t.ctl(f"ip route add 20.0.0.0/24 via {b.host} right mtu 1400")
+    t.ctl(f"ip route add 20.0.1.0/24 via {b.host} right")
+    t.ctl(f"ip6 route add 2001:db8:20::/64 via {b.host6} right mtu 1300")
+    t.ctl(f"ip6 route add 2001:db8:21::/64 via {b.host6}")
+    packet = udp4(a.host, "20.0.0.1", size=1400 - 28 + 1, flags="DF")
+    with t.counted("ip4-fragmentation-needed"):
+        t.left.send(into(a) / packet)
+        expect_error4(t.left, a, ICMP(type=3, code=4, nexthopmtu=1400), packet)
+    packet = udp6(a.host6, "2001:db8:20::1", size=1300 - 48 + 1)
+    with t.counted("ip6-packet-too-big"):
+        t.left.send(into(a) / packet)
+        t.left.expect(icmp6_error(a, ICMPv6PacketTooBig(mtu=1300), packet))
+    for to, size in (("20.0.0.1", 1400), ("20.0.1.1", 1500)):
+        t.left.send(into(a) / udp4(a.host, to, size=size - 28, flags="DF"))
+        t.right.expect(out_of(b) / udp4(a.host, to, size=size - 28, flags="DF", ttl=63))
+    for to, size in (("2001:db8:20::1", 1300), ("2001:db8:21::1", 1500)):
+        t.left.send(into(a) / udp6(a.host6, to, size=size - 48))
+        t.right.expect(out_of(b) / udp6(a.host6, to, size=size - 48, hlim=63))
+    whole = udp4(a.host, "20.0.0.1", size=1500 - 28, id=7)
+    with t.counted("ip4-packets-fragmented"):
+        t.left.send(into(a) / whole)
+        pieces = t.right.take(2)
+    assert [len(f) - 14 for f in pieces] == [20 + 1376, 20 + 104]
+    assert b"".join(f[34:] for f in pieces) == bytes(whole)[20:]
+    assert "via 10.0.2.2 right mtu 1400" in t.ctl("show ip fib 20.0.0.1")
+    assert {p["mtu"] for p in t.router.json("show ip fib 20.0.0.1")["group"]["paths"]} == {1400}
+    assert "- 20.0.0.0/24 via 10.0.2.2 right mtu 1400\n" in t.ctl("show configuration")
+
+
 def test_rate_limit(bench):
     """No more errors than a burst and the rate allow, in both families; the rest is counted."""
     t = bench()

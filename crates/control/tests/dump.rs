@@ -85,8 +85,9 @@ fn state((router, settings): &(Router, yaml::Settings)) -> String {
         let _ = writeln!(out, "{:?} {:?} {:?} {}", t.table, t.name, t.fields, t.interfaces);
         for r in router.routes(t.table) {
             let group = router.group(r.group).unwrap();
-            let paths =
-                |p: &net::router::RoutePath| (p.address, p.interface.is_some(), p.table, p.weight, p.labels);
+            let paths = |p: &net::router::RoutePath| {
+                (p.address, p.interface.is_some(), p.table, p.weight, p.mtu, p.labels)
+            };
             let target = match &group.target {
                 net::router::Target::Paths(p) => format!("{:?}", p.iter().map(paths).collect::<Vec<_>>()),
                 _ => String::new(),
@@ -786,7 +787,10 @@ fn document(p: &Parts) -> String {
         };
         routes.insert(format!("20.{a}.0.0/16"), target);
         if c % 6 == 2 {
-            routes.insert(format!("2001:db8:f{a:02x}::/48"), format!("via fe80::{c:x} if{via} weight 2"));
+            routes.insert(
+                format!("2001:db8:f{a:02x}::/48"),
+                format!("via fe80::{c:x} if{via} weight 2 mtu {}", 1280 + u32::from(*c)),
+            );
         }
     }
     let mut tail = String::from("routes:\n");

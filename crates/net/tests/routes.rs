@@ -677,3 +677,57 @@ fn a_limit_leaves_whole_transactions() {
     result.unwrap();
     assert!(taken.get() > 20 && refused.get() > 20, "{taken:?} taken, {refused:?} refused");
 }
+
+/// Of a route's MTU, that of routes on the way, and the interface's, the least counts; other routes to the same neighbour have none of it.
+#[test]
+fn the_mtu_of_a_route_is_that_of_its_own_packets() {
+    let mut r = router();
+    let via = |a: &str, interface, mtu| Target::Paths(vec![RoutePath { mtu, ..path(a, interface, 1) }]);
+    let set = |prefix: &str, target| Op::SetRoute { table: 0, prefix: net(prefix), target };
+    r.commit(vec![
+        set("20.0.0.0/16", via("10.0.0.9", Some(1), 0)),
+        set("20.1.0.0/16", via("10.0.0.9", Some(1), 1300)),
+        set("20.2.0.0/16", via("10.0.0.9", None, 9300)),
+        set("20.3.0.0/16", via("20.1.0.1", None, 0)),
+        set("20.4.0.0/16", via("20.1.0.1", None, 1200)),
+        set("20.5.0.0/16", via("20.1.0.1", None, 1400)),
+        set("20.6.0.0/16", via("2001:db8::9", Some(1), 1290)),
+        set("2001:db8:6::/48", via("2001:db8::9", Some(1), 1280)),
+    ])
+    .unwrap();
+    let mtus = |r: &Router| {
+        let of = |a: &str| {
+            let group = r.lookup(a.parse().unwrap()).unwrap();
+            r.adjacency(group.paths[0].entry.adj).unwrap().mtu
+        };
+        let v4: Vec<u16> = (0..7).map(|n| of(&format!("20.{n}.0.1"))).collect();
+        (v4, of("2001:db8:6::1"), of("10.0.0.9"))
+    };
+    let whole = mtus(&r).2;
+    assert!(whole > 1400);
+    assert_eq!(mtus(&r).0, [whole, 1300, whole.min(9300), 1300, 1200, 1300, 1290]);
+    assert_eq!(mtus(&r).1, 1280);
+    // Neighbours that are found, and go, have all of them.
+    let mac = "02:00:00:00:00:09".parse().unwrap();
+    for address in ["10.0.0.9", "2001:db8::9"] {
+        let (name, address) = ("loop0".into(), address.parse().unwrap());
+        r.commit(vec![Op::SetNeighbor { name, address, mac }]).unwrap();
+    }
+    let states = |r: &Router| {
+        let all = r.adjacency_list();
+        let of =
+            all.iter().filter(|a| ["10.0.0.9", "2001:db8::9"].contains(&&*a.adjacency.next_hop.to_string()));
+        of.map(|a| (a.adjacency.mtu, format!("{:?}", a.adjacency.state))).collect::<BTreeSet<_>>()
+    };
+    assert!(states(&r).iter().all(|(_, state)| state == "Complete"), "{:?}", states(&r));
+    assert!(states(&r).len() >= 4);
+    r.commit(vec![Op::SetMtu { name: "loop0".into(), mtu: 1250 }]).unwrap();
+    assert_eq!(mtus(&r).0, [1250, 1250, 1250, 1250, 1200, 1250, 1250]);
+    // What cannot be is refused.
+    let refused = |r: &mut Router, prefix, target| r.commit(vec![set(prefix, target)]).unwrap_err().message;
+    assert!(refused(&mut r, "20.7.0.0/16", via("10.0.0.9", None, 67)).contains("68 to 65535"));
+    assert!(refused(&mut r, "2001:db8:7::/48", via("2001:db8::9", None, 1279)).contains("1280 to 65535"));
+    let into = Target::Paths(vec![RoutePath { table: Some(7), mtu: 1400, ..RoutePath::default() }]);
+    assert!(refused(&mut r, "20.8.0.0/16", into).contains("once more"));
+    r.shutdown();
+}

@@ -97,6 +97,9 @@ pub(super) fn path_words(router: &Router, v6: bool, p: &RoutePath) -> String {
     if p.weight != 1 {
         let _ = write!(out, " weight {}", p.weight);
     }
+    if p.mtu != 0 {
+        let _ = write!(out, " mtu {}", p.mtu);
+    }
     if !p.labels.is_none() {
         let _ = write!(out, " {}", p.labels);
     }

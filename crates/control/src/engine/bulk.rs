@@ -27,6 +27,8 @@ pub struct Hop {
     pub table: Option<u32>,
     /// Share.
     pub weight: u8,
+    /// Largest IP packet, bytes; 0: as the interface.
+    pub mtu: u16,
     /// Labels that packets get.
     pub labels: OutLabels,
     /// The kind of the table.
@@ -53,6 +55,7 @@ impl Goal {
             interface: p.interface.clone(),
             table: p.table,
             weight: p.weight,
+            mtu: p.mtu,
             labels: p.labels,
             lookup: p.lookup,
         };
@@ -75,6 +78,7 @@ impl Goal {
             interface: p.interface.map(|i| router.interface_name(i)),
             table: p.table,
             weight: p.weight,
+            mtu: p.mtu,
             labels: p.labels,
             lookup: p.lookup,
         };
@@ -95,6 +99,7 @@ impl Goal {
             interface: h.interface.as_deref().map(|n| router.interface_index(n).unwrap_or(u32::MAX)),
             table: h.table,
             weight: h.weight,
+            mtu: h.mtu,
             labels: h.labels,
             lookup: h.lookup,
         };

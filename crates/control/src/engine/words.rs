@@ -179,6 +179,9 @@ fn hop(h: &Hop, v6: bool, out: &mut String) {
     if h.weight != 1 {
         let _ = write!(out, " weight {}", h.weight);
     }
+    if h.mtu != 0 {
+        let _ = write!(out, " mtu {}", h.mtu);
+    }
     if !h.labels.is_none() {
         let _ = write!(out, " {}", h.labels);
     }

@@ -68,7 +68,10 @@ impl Devices {
             Action::Unicast => {
                 // The host itself is the next hop of a route to one host on a link.
                 let host = key.prefix.prefix_len() == key.prefix.max_prefix_len();
-                Target::Paths(self.paths(route, host.then(|| key.prefix.addr()))?)
+                let mut paths = self.paths(route, host.then(|| key.prefix.addr()))?;
+                let mtu = mtu(route, key.prefix.addr().is_ipv6());
+                paths.iter_mut().for_each(|p| p.mtu = mtu);
+                Target::Paths(paths)
             }
             Action::Blackhole => Target::Drop,
             Action::Unreachable => Target::Unreachable,
@@ -167,6 +170,15 @@ impl Devices {
         let mut all = self.0.values().filter_map(|i| self.table_of(*i, v6));
         let first = all.next().unwrap_or(0);
         if all.all(|t| t == first) { first } else { 0 }
+    }
+}
+
+/// The MTU of a route as the router has it: the kernel takes any number, and packets of as many bytes as every link carries all the same.
+fn mtu(route: &Route, v6: bool) -> u16 {
+    let least = if v6 { packet::ip6::MIN_MTU } else { packet::ip4::MIN_MTU };
+    match route.mtu {
+        0 => 0,
+        mtu => u16::try_from(mtu).unwrap_or(u16::MAX).max(least),
     }
 }
 

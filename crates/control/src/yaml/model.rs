@@ -473,6 +473,8 @@ pub struct RoutePath {
     pub table: Option<u32>,
     /// Share, 1..255.
     pub weight: u8,
+    /// Largest IP packet with its labels, bytes; 0: as large as the interface takes.
+    pub mtu: u16,
     /// Labels that packets get.
     pub labels: OutLabels,
     /// Of a label: the kind of the table in which packets are looked up.

@@ -63,12 +63,13 @@ pub(super) fn decode<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>, names: &Names<
     }
     let found = d.field(&fields, "local-labels", |d, node| {
         let items = d.items(node, "labels").iter().enumerate();
-        let read = Reader { paths: Paths { names, mpls: true }, tables: &out.tables };
+        let read = Reader { paths: Paths { names, mpls: true, routes: false }, tables: &out.tables };
         Some(items.filter_map(|(i, node)| d.index(i, |d| read.item(d, node))).collect::<Vec<_>>())
     });
     out.labels = found.unwrap_or_default();
-    let tunnels =
-        d.field(&fields, "tunnels", |d, node| mpls_tunnel::paths(d, node, &Paths { names, mpls: false }));
+    let tunnels = d.field(&fields, "tunnels", |d, node| {
+        mpls_tunnel::paths(d, node, &Paths { names, mpls: false, routes: false })
+    });
     out.tunnels = tunnels.unwrap_or_default();
     unique(d, &out.labels);
     Some(out)

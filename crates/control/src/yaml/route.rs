@@ -23,6 +23,9 @@ use super::tree::{Node, Value};
 
 pub(super) const ROUTE: &[&str] = &["prefix", "prefixes", "table", "preference", "metric", "via", "type"];
 pub(super) const PATH: &[&str] =
+    &["address", "interface", "table", "weight", "mtu", "lookup", "out-labels", "mode", "ttl", "exp"];
+/// Of labels and tunnels.
+const LABEL_PATH: &[&str] =
     &["address", "interface", "table", "weight", "lookup", "out-labels", "mode", "ttl", "exp"];
 const MODES: &[(&str, bool)] = &[("pipe", false), ("uniform", true)];
 const LOOKUPS: &[(&str, Lookup)] =
@@ -30,12 +33,15 @@ const LOOKUPS: &[(&str, Lookup)] =
 const fn of(lookup: Lookup) -> (&'static str, Lookup) {
     (lookup.word(false), lookup)
 }
+/// What the MTU of a route is at least, bytes.
+const IP4_MTU: u16 = packet::ip4::MIN_MTU;
+const IP6_MTU: u16 = packet::ip6::MIN_MTU;
 /// Words that end a next hop.
-const OPTIONS: &[&str] = &["weight", "out-labels", "uniform", "pipe", "ttl", "exp"];
+const OPTIONS: &[&str] = &["weight", "mtu", "out-labels", "uniform", "pipe", "ttl", "exp"];
 
 const TYPES: &[(&str, Discard)] =
     &[("drop", Discard::Drop), ("unreachable", Discard::Unreachable), ("prohibit", Discard::Prohibit)];
-const FORM: &str = "`PREFIX [table N] [preference N] [metric N] via ADDRESS [INTERFACE] [weight N] [out-labels L ...], ...` or `PREFIX [table N] [preference N] [metric N] drop|unreachable|prohibit`";
+const FORM: &str = "`PREFIX [table N] [preference N] [metric N] via ADDRESS [INTERFACE] [weight N] [mtu N] [out-labels L ...], ...` or `PREFIX [table N] [preference N] [metric N] drop|unreachable|prohibit`";
 
 #[derive(Debug, Clone, Copy)]
 enum Discard {
@@ -91,10 +97,20 @@ pub(super) struct Paths<'t> {
     pub names: &'t Names<'t>,
     /// Of labels.
     pub mpls: bool,
+    /// Of routes, whose paths have an MTU.
+    pub routes: bool,
 }
 
-/// What stands behind a next hop, but its labels.
-type Behind = (Option<u32>, Lookup, u8, OutLabels);
+/// What stands behind a next hop.
+#[derive(Clone, Copy)]
+struct Options {
+    weight: u8,
+    mtu: u16,
+    labels: OutLabels,
+}
+
+/// The table of a path and of which kind it is, and what stands behind.
+type Behind = (Option<u32>, Lookup, Options);
 
 struct Table<'t, 'n> {
     names: &'t Names<'t>,
@@ -292,6 +308,11 @@ impl<'n> Table<'_, 'n> {
                 d.error(path.place, "route-labels", message).help("name its address");
                 continue;
             }
+            if path.mtu != 0 && v6 && path.mtu < IP6_MTU {
+                let message = format!("an IPv6 route with the MTU {}", path.mtu);
+                d.error(path.place, "route-mtu", message).help(format!("{IP6_MTU} to {} bytes", u16::MAX));
+                continue;
+            }
             let looked_up = match path.address {
                 Some(via) if v6 && via.is_ipv4() && path.labels.is_empty() => {
                     let message = format!("{via} cannot be the next hop of {prefix}");
@@ -323,7 +344,7 @@ impl<'n> Table<'_, 'n> {
     }
 
     fn paths(&self) -> Paths<'_> {
-        Paths { names: self.names, mpls: false }
+        Paths { names: self.names, mpls: false, routes: true }
     }
 }
 
@@ -346,13 +367,17 @@ impl Paths<'_> {
             let words: Vec<_> = words(node.place, text, *plain).collect();
             return self.path_words(d, node.place, &words);
         }
-        let fields = d.fields(node, PATH)?;
+        let fields = d.fields(node, if self.routes { PATH } else { LABEL_PATH })?;
         let text = |d: &mut Decoder<'n>, name| {
             d.field(&fields, name, |d, node| d.text(node, "a name or address").map(|t| (node.place, t)))
         };
         let address = text(d, "address");
         let interface = text(d, "interface");
         let weight = d.field(&fields, "weight", |d, node| d.int(node, 1u8, 255));
+        let mtu = match self.routes {
+            false => None,
+            true => d.field(&fields, "mtu", |d, node| d.int(node, IP4_MTU, u16::MAX)),
+        };
         let table = d.field(&fields, "table", |d, node| d.int(node, 0u32, u32::MAX));
         if !fields.has("address") && !fields.has("interface") && !fields.has("table") {
             d.error(fields.place, "required", "a path needs `address`, `interface` or `table`")
@@ -368,7 +393,11 @@ impl Paths<'_> {
         }
         let lookup = d.field(&fields, "lookup", |d, node| d.choice(node, LOOKUPS));
         let labels = self.label_fields(d, &fields)?;
-        if fields.has("weight") && weight.is_none() || fields.has("lookup") && lookup.is_none() {
+        let wrong = |field, missing: bool| fields.has(field) && missing;
+        if wrong("weight", weight.is_none())
+            || wrong("mtu", mtu.is_none())
+            || wrong("lookup", lookup.is_none())
+        {
             return None;
         }
         let frame = lookup == Some(Lookup::Frame);
@@ -383,7 +412,10 @@ impl Paths<'_> {
             return None;
         }
         let lookup = lookup.unwrap_or_default();
-        self.checked(d, fields.place, address, interface, (table, lookup, weight.unwrap_or(1), labels))
+        self.checked(d, fields.place, address, interface, {
+            let options = Options { weight: weight.unwrap_or(1), mtu: mtu.unwrap_or(0), labels };
+            (table, lookup, options)
+        })
     }
 
     /// The fields of labels.
@@ -408,8 +440,9 @@ impl Paths<'_> {
     }
 
     /// What stands behind the next hop of a line.
-    fn options<'n>(&self, d: &mut Decoder<'n>, words: &[Word<'n>]) -> Option<(u8, OutLabels)> {
-        let (mut weight, mut list, mut uniform, mut ttl, mut exp) = (1, vec![], false, None, Exp::Usual);
+    fn options<'n>(&self, d: &mut Decoder<'n>, words: &[Word<'n>]) -> Option<Options> {
+        let (mut weight, mut mtu, mut list, mut uniform) = (1, 0, vec![], false);
+        let (mut ttl, mut exp) = (None, Exp::Usual);
         let at = words.first().map_or(Place::default(), |w| w.0);
         let number =
             |d: &mut Decoder<'n>, (at, text): Word<'n>, least, most| d.int_text(at, text, least, most);
@@ -429,6 +462,10 @@ impl Paths<'_> {
                         number(d, v, 1, 255)?
                     })
                     .ok()?
+                }
+                "mtu" => {
+                    let v = value(d)?;
+                    mtu = u16::try_from(number(d, v, IP4_MTU.into(), u16::MAX.into())?).ok()?;
                 }
                 "ttl" => {
                     ttl = Some(
@@ -462,7 +499,7 @@ impl Paths<'_> {
                 }
             }
         }
-        labels(d, at, &list, uniform, ttl, exp).map(|labels| (weight, labels))
+        labels(d, at, &list, uniform, ttl, exp).map(|labels| Options { weight, mtu, labels })
     }
 
     /// What a word such as `ip4-lookup-in-table` says.
@@ -476,7 +513,7 @@ impl Paths<'_> {
         }
     }
 
-    /// `ADDRESS [INTERFACE] [weight N] [out-labels L ...]` or `INTERFACE [weight N]`.
+    /// `ADDRESS [INTERFACE] [weight N] [mtu N] [out-labels L ...]` or `INTERFACE [weight N] [mtu N]`.
     pub(super) fn path_words<'n>(
         &self,
         d: &mut Decoder<'n>,
@@ -485,7 +522,7 @@ impl Paths<'_> {
     ) -> Option<RoutePath> {
         let end = words.iter().skip(1).position(|w| OPTIONS.contains(&w.1)).map_or(words.len(), |n| n + 1);
         let (words, options) = words.split_at(end);
-        let (weight, labels) = self.options(d, options)?;
+        let options = self.options(d, options)?;
         // Into a table: of the next hop, or of the packets themselves.
         let number = |d: &mut Decoder<'n>, (at, text): Word<'n>| {
             u32::try_from(d.int_text(at, text, 0, u64::from(u32::MAX))?).ok()
@@ -494,21 +531,15 @@ impl Paths<'_> {
             && let Some(lookup) = self.lookup_of(word)
         {
             let table = number(d, *n)?;
-            return self.checked(d, *at, None, None, (Some(table), lookup, weight, labels));
+            return self.checked(d, *at, None, None, (Some(table), lookup, options));
         }
         match words {
             [address, (_, "next-hop-table"), n] if looks_like_address(address.1) => {
                 let table = number(d, *n)?;
-                return self.checked(
-                    d,
-                    place,
-                    Some(*address),
-                    None,
-                    (Some(table), Lookup::Own, weight, labels),
-                );
+                return self.checked(d, place, Some(*address), None, (Some(table), Lookup::Own, options));
             }
             [(at, "l2-input-on"), name] if self.mpls => {
-                return self.checked(d, *at, None, Some(*name), (None, Lookup::Frame, weight, labels));
+                return self.checked(d, *at, None, Some(*name), (None, Lookup::Frame, options));
             }
             _ => {}
         }
@@ -526,7 +557,7 @@ impl Paths<'_> {
             return None;
         }
         let place = words.first().map_or(place, |w| w.0);
-        self.checked(d, place, address, interface, (None, Lookup::Own, weight, labels))
+        self.checked(d, place, address, interface, (None, Lookup::Own, options))
     }
 
     fn checked(
@@ -535,8 +566,15 @@ impl Paths<'_> {
         place: Place,
         address: Option<Word<'_>>,
         interface: Option<Word<'_>>,
-        (table, lookup, weight, labels): Behind,
+        (table, lookup, options): Behind,
     ) -> Option<RoutePath> {
+        let Options { weight, mtu, labels } = options;
+        if mtu != 0 && (!self.routes || address.is_none() && interface.is_none()) {
+            let message =
+                if self.routes { "a path into a table has no MTU" } else { "only a route has an MTU" };
+            d.error(place, "route-mtu", message).help("the MTU of the route or interface there counts");
+            return None;
+        }
         let next_hop = match address {
             Some((at, text)) => Some(self.next_hop(d, at, text, interface.map(|i| i.1))?),
             None => None,
@@ -558,7 +596,7 @@ impl Paths<'_> {
         }
         let interface = interface.map(|(_, name)| name.to_string());
         let place = address.map_or(place, |a| a.0);
-        Some(RoutePath { address: next_hop, interface, table, weight, labels, lookup, place })
+        Some(RoutePath { address: next_hop, interface, table, weight, mtu, labels, lookup, place })
     }
 
     fn next_hop(

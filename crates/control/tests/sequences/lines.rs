@@ -118,6 +118,7 @@ pub const LINES: &[&str] = &[
     "ip route add {prefix} via {address}",
     "ip route add {prefix} via {address} {if}",
     "ip route add {prefix} via {if} weight 2",
+    "ip route add {prefix} via {address} {if} mtu {mtu}",
     "ip route add {prefix} table {table} via {address} next-hop-table {table}",
     "ip route add {prefix} table {table} via {lookup} {table}",
     "ip route add {prefix} via {address} {if} out-labels {label} via {address} {if}",

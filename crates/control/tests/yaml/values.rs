@@ -225,6 +225,7 @@ fn routes_and_neighbors() {
         interface: (!interface.is_empty()).then(|| interface.to_string()),
         table: None,
         weight,
+        mtu: 0,
         labels: net::labels::OutLabels::NONE,
         lookup: net::router::Lookup::Own,
         place: Place::default(),

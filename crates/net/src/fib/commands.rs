@@ -11,7 +11,7 @@ use std::net::IpAddr;
 const PATHS: &str = "path:((via (drop|unreachable|prohibit|ip4-lookup-in-table <lookup4:number table4>|\
      ip6-lookup-in-table <lookup6:number table6>|<address:ip> [next-hop-table <next-table:number table>|[dev] <interface:interface>]|\
      [dev] <interface:interface>)|dev <interface:interface>) \
-     [weight <weight:u8 1..255>] [preference <preference:u8 1..254>] [metric <metric:u32>] [out-labels <out-label:u32 0..1048575>...] [uniform|pipe] [ttl <ttl:u8 1..255>] \
+     [weight <weight:u8 1..255>] [mtu <mtu:u16 68..65535 bytes>] [preference <preference:u8 1..254>] [metric <metric:u32>] [out-labels <out-label:u32 0..1048575>...] [uniform|pipe] [ttl <ttl:u8 1..255>] \
      [exp (copy|<exp:u8 0..7>)])...";
 /// What may stand before the prefix, behind it, or behind the paths.
 const WHERE: &str = "[table <table:number table>] [count <count:u32 1..1000000 routes>]";
@@ -39,7 +39,7 @@ pub fn all() -> Vec<Command<Router>> {
         .details(
             "A route of several paths spreads flows over them by their weights. A path over an interface that is down \
              is left out until it is up, and a path to a neighbor that does not answer for as long as another one \
-             works; all routes with the same paths change at once. Adding a path that is there already changes its weight. \
+             works; all routes with the same paths change at once. Adding a path that is there already changes its weight and its MTU. \
              The next hop of a path without interface is looked up in the route's table, or in another one: packets go where \
              the route leads that holds it, now and after any change of it. The next hop of an IPv4 route may be an IPv6 \
              address (RFC 8950). With out-labels packets go to a label switching router, behind those of routes on the way; \
@@ -55,6 +55,7 @@ pub fn all() -> Vec<Command<Router>> {
         .example("ip route add 10.8.0.0/16 table 10 via ip4-lookup-in-table 0")
         .example("ip route add 10.0.0.0/8 via 10.1.1.1 weight 2 via 10.1.2.1 left")
         .example("ip route add 2001:db8::/32 via fe80::1 left")
+        .example("ip route add 10.5.0.0/16 via 10.1.2.1 mtu 1400")
         .example("ip route add 10.6.0.0/16 via 10.1.1.1 via 10.1.2.1 preference 5")
         .example("ip route add 192.0.2.0/24 via drop"),
         route(Command::write(
@@ -150,6 +151,11 @@ fn route(c: Command<Router>) -> Command<Router> {
         .arg("lookup4", "IPv4 table in which packets are looked up again")
         .arg("lookup6", "IPv6 table in which packets are looked up again")
         .arg("weight", "share of the flows")
+        .arg(
+            "mtu",
+            "largest IP packet on the path, with its labels; larger ones are fragmented, or their senders told. Of IPv6 1280 at least; \
+             without it as large as the interface takes",
+        )
         .arg("preference", "how good the path's route is, 1 without it: of several routes of a prefix the least is used")
         .arg("metric", "tells routes of one preference apart, 0 without it: the least is used")
         .arg("drop", "drop packets")
@@ -198,6 +204,7 @@ fn targets(router: &Router, args: &Args, v6: bool, rank: Rank) -> Result<Vec<(Ra
             interface,
             table: lookup4.or(lookup6).or(p.opt("next-table")?),
             weight: p.opt("weight")?.unwrap_or(1),
+            mtu: p.opt("mtu")?.unwrap_or(0),
             labels: labels::labels(p)?,
             ..RoutePath::default()
         };

@@ -88,9 +88,10 @@ fn is_keyword(word: &str, keywords: &[&str]) -> bool {
 fn paths(text: &str) -> Option<Vec<PathWords<'_>>> {
     const DISCARD: [&str; 3] = ["drop", "unreachable", "prohibit"];
     const LOOKUP: [&str; 2] = ["ip4-lookup-in-table", "ip6-lookup-in-table"];
-    const KEYWORDS: [&str; 13] = [
+    const KEYWORDS: [&str; 14] = [
         "via",
         "weight",
+        "mtu",
         "preference",
         "metric",
         "next-hop-table",

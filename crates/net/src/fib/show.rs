@@ -52,6 +52,9 @@ pub(super) fn path_words(router: &Router, p: &RoutePath, v6: bool) -> String {
     if p.weight != 1 {
         let _ = write!(out, " weight {}", p.weight);
     }
+    if p.mtu != 0 {
+        let _ = write!(out, " mtu {}", p.mtu);
+    }
     if !p.labels.is_none() {
         let _ = write!(out, " {}", p.labels);
     }
@@ -73,6 +76,7 @@ pub(crate) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
                 if let Some(a) = router.adjacency(p.entry.adj) {
                     out["interface"] = router.interface_name(a.interface).into();
                     out["state"] = state_word(a.state).into();
+                    out["mtu"] = a.mtu.into();
                     if let Some(m) = &a.mpls {
                         out["labels"] = labels_json(m);
                     }

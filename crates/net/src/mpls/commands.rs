@@ -136,6 +136,7 @@ fn target(router: &Router, args: &Args) -> Result<Option<Target>, CommandError> 
             interface: name.and_then(|n| router.interface_index(&n)),
             table,
             weight: p.opt("weight")?.unwrap_or(1),
+            mtu: 0,
             labels: labels(p)?,
             lookup,
         });

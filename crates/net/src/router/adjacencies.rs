@@ -16,50 +16,81 @@ use tables::slots::SlotsWriter;
 /// Pins after which those whose mail was read are looked for; so many more than mailboxes hold.
 const MAX_PINS: usize = 1 << 14;
 
+/// The MTU of the routes that lead over an adjacency, where that is less than the interface's may be; 0: none. An adjacency of its own
+/// costs packets of other routes nothing.
+pub(crate) type RouteMtu = u16;
+
 /// What an adjacency leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum AdjKey {
     /// A neighbour.
-    Neighbor(u32, IpAddr),
+    Neighbor(u32, IpAddr, RouteMtu),
     /// The link itself, for IPv4 (false) or IPv6 (true).
-    Glean(u32, bool),
+    Glean(u32, bool, RouteMtu),
     /// All IPv4 hosts on the link.
     Broadcast(u32),
     /// A neighbour that is known by its IPv6 address, for IPv4 packets (RFC 8950).
-    Via6(u32, Ipv6Addr),
+    Via6(u32, Ipv6Addr, RouteMtu),
     /// A neighbour, for labelled packets that get these labels as well.
-    Mpls(u32, IpAddr, Stack),
+    Mpls(u32, IpAddr, Stack, RouteMtu),
 }
 
 impl AdjKey {
     pub fn interface(self) -> u32 {
         match self {
-            AdjKey::Neighbor(i, _)
-            | AdjKey::Glean(i, _)
+            AdjKey::Neighbor(i, ..)
+            | AdjKey::Glean(i, ..)
             | AdjKey::Broadcast(i)
-            | AdjKey::Via6(i, _)
+            | AdjKey::Via6(i, ..)
             | AdjKey::Mpls(i, ..) => i,
+        }
+    }
+
+    /// The MTU of its routes.
+    pub fn mtu(self) -> RouteMtu {
+        match self {
+            AdjKey::Neighbor(_, _, mtu)
+            | AdjKey::Glean(_, _, mtu)
+            | AdjKey::Via6(_, _, mtu)
+            | AdjKey::Mpls(_, _, _, mtu) => mtu,
+            AdjKey::Broadcast(_) => 0,
+        }
+    }
+
+    /// The same for routes of this MTU as well: the least counts.
+    pub fn within(self, mtu: RouteMtu) -> AdjKey {
+        let mtu = match self.mtu() {
+            0 => mtu,
+            own if mtu == 0 => own,
+            own => own.min(mtu),
+        };
+        match self {
+            AdjKey::Neighbor(i, a, _) => AdjKey::Neighbor(i, a, mtu),
+            AdjKey::Glean(i, v6, _) => AdjKey::Glean(i, v6, mtu),
+            AdjKey::Via6(i, a, _) => AdjKey::Via6(i, a, mtu),
+            AdjKey::Mpls(i, a, stack, _) => AdjKey::Mpls(i, a, stack, mtu),
+            AdjKey::Broadcast(_) => self,
         }
     }
 
     /// The neighbour: interface and address.
     pub fn neighbor(self) -> Option<(u32, IpAddr)> {
         match self {
-            AdjKey::Neighbor(i, a) | AdjKey::Mpls(i, a, _) => Some((i, a)),
-            AdjKey::Via6(i, a) => Some((i, a.into())),
+            AdjKey::Neighbor(i, a, _) | AdjKey::Mpls(i, a, ..) => Some((i, a)),
+            AdjKey::Via6(i, a, _) => Some((i, a.into())),
             AdjKey::Glean(..) | AdjKey::Broadcast(_) => None,
         }
     }
 
     /// Whether IPv6 packets take it.
     pub fn is_v6(self) -> bool {
-        matches!(self, AdjKey::Neighbor(_, IpAddr::V6(_)) | AdjKey::Glean(_, true))
+        matches!(self, AdjKey::Neighbor(_, IpAddr::V6(_), _) | AdjKey::Glean(_, true, _))
     }
 
     /// The labels of an adjacency for labelled packets.
     pub fn stack(self) -> Option<Stack> {
         match self {
-            AdjKey::Mpls(_, _, stack) => Some(stack),
+            AdjKey::Mpls(_, _, stack, _) => Some(stack),
             _ => None,
         }
     }
@@ -75,12 +106,19 @@ impl AdjKey {
 
     /// Those of labelled packets to neighbours from `first` to `last`.
     fn labelled(interface: u32, first: IpAddr, last: IpAddr) -> std::ops::RangeInclusive<AdjKey> {
-        AdjKey::Mpls(interface, first, Stack::EMPTY)..=AdjKey::Mpls(interface, last, Stack::LAST)
+        AdjKey::Mpls(interface, first, Stack::EMPTY, 0)
+            ..=AdjKey::Mpls(interface, last, Stack::LAST, RouteMtu::MAX)
+    }
+
+    /// Those of neighbours from `first` to `last`, of whatever MTU.
+    pub fn neighbors(interface: u32, first: IpAddr, last: IpAddr) -> std::ops::RangeInclusive<AdjKey> {
+        AdjKey::Neighbor(interface, first, 0)..=AdjKey::Neighbor(interface, last, RouteMtu::MAX)
     }
 
     /// Those of IPv4 packets to IPv6 neighbours on an interface.
     fn via6(interface: u32) -> std::ops::RangeInclusive<AdjKey> {
-        AdjKey::Via6(interface, Ipv6Addr::UNSPECIFIED)..=AdjKey::Via6(interface, Ipv6Addr::from(u128::MAX))
+        let last = Ipv6Addr::from(u128::MAX);
+        AdjKey::Via6(interface, Ipv6Addr::UNSPECIFIED, 0)..=AdjKey::Via6(interface, last, RouteMtu::MAX)
     }
 }
 
@@ -124,11 +162,13 @@ impl Adjacencies {
     /// All keys by which packets reach a neighbour.
     pub fn keys(&self, interface: u32, addr: IpAddr) -> Vec<AdjKey> {
         let via6 = match addr {
-            IpAddr::V6(a) => Some(AdjKey::Via6(interface, a)),
+            IpAddr::V6(a) => Some(AdjKey::Via6(interface, a, 0)..=AdjKey::Via6(interface, a, RouteMtu::MAX)),
             IpAddr::V4(_) => None,
         };
-        let labelled = self.by_key.range(AdjKey::labelled(interface, addr, addr)).map(|(k, _)| *k);
-        std::iter::once(AdjKey::Neighbor(interface, addr)).chain(via6).chain(labelled).collect()
+        let plain = self.by_key.range(AdjKey::neighbors(interface, addr, addr));
+        let via6 = via6.into_iter().flat_map(|range| self.by_key.range(range));
+        let labelled = self.by_key.range(AdjKey::labelled(interface, addr, addr));
+        plain.chain(via6).chain(labelled).map(|(k, _)| *k).collect()
     }
 
     pub fn find(&self, key: AdjKey) -> Option<u32> {
@@ -178,6 +218,7 @@ impl Router {
                 (i.mtu_of(of), self.mac_of(interface), i.tags(), self.straight(interface))
             },
         );
+        let mtu = if key.mtu() == 0 { mtu } else { mtu.min(key.mtu()) };
         let v6 = key.is_v6();
         let everybody = matches!(key, AdjKey::Broadcast(_));
         // The other end has no address of the link layer. What it is sent has a header all the same, which says what it is.
@@ -292,7 +333,7 @@ impl Router {
 
     /// An interface takes IPv4 packets for as long as some go out to its IPv6 neighbours.
     fn follow_via6(&mut self, key: AdjKey) {
-        if let AdjKey::Via6(i, _) = key
+        if let AdjKey::Via6(i, ..) = key
             && self.adjacencies.by_key.range(AdjKey::via6(i)).count() <= 1
         {
             self.publish_interface(i);
@@ -314,9 +355,8 @@ impl Router {
     /// The MTU, MAC, state or features of an interface changed: its adjacencies follow.
     pub(crate) fn refresh_adjacencies(&mut self, interface: u32) {
         let least: IpAddr = Ipv4Addr::UNSPECIFIED.into();
-        let neighbors = AdjKey::Neighbor(interface, least)
-            ..=AdjKey::Neighbor(interface, Ipv6Addr::from(u128::MAX).into());
-        let gleans = AdjKey::Glean(interface, false)..=AdjKey::Glean(interface, true);
+        let neighbors = AdjKey::neighbors(interface, least, Ipv6Addr::from(u128::MAX).into());
+        let gleans = AdjKey::Glean(interface, false, 0)..=AdjKey::Glean(interface, true, RouteMtu::MAX);
         let labelled = AdjKey::labelled(interface, least, Ipv6Addr::from(u128::MAX).into());
         let by_key = &self.adjacencies.by_key;
         let everybody = AdjKey::Broadcast(interface);

@@ -4,7 +4,7 @@
 //! A neighbour may be known when the route that attaches it comes, or comes again: packets are forwarded then without asking
 //! for it, and nothing but a look at the known neighbours of the link gives it its host route.
 
-use super::adjacencies::AdjKey;
+use super::adjacencies::{AdjKey, RouteMtu};
 use super::neighbors::Neighbors;
 use super::nexthops::Hop;
 use super::{Router, Source, Target};
@@ -26,7 +26,8 @@ const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const LAST4: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 const FIRST6: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 const LAST: IpAddr = IpAddr::V6(Ipv6Addr::from_bits(u128::MAX));
-const ALL: (AdjKey, AdjKey) = (AdjKey::Neighbor(0, FIRST), AdjKey::Neighbor(u32::MAX, LAST));
+const ALL: (AdjKey, AdjKey) =
+    (AdjKey::Neighbor(0, FIRST, 0), AdjKey::Neighbor(u32::MAX, LAST, RouteMtu::MAX));
 
 /// Stretches of the known neighbours, from first to last, whose host routes are to be looked at.
 #[derive(Default)]
@@ -57,7 +58,7 @@ impl Neighbors {
     /// The known neighbours of a family on an interface are looked at in the turns that follow.
     pub fn look_again_at(&mut self, index: u32, v6: bool) {
         let (first, last) = if v6 { (FIRST6, LAST) } else { (FIRST, LAST4) };
-        let stretch = (AdjKey::Neighbor(index, first), AdjKey::Neighbor(index, last));
+        let stretch = AdjKey::neighbors(index, first, last).into_inner();
         if self.known.range(stretch.0..=stretch.1).next().is_some() {
             self.again.add(stretch);
         }
@@ -94,7 +95,7 @@ impl Router {
                 continue;
             }
             let Some(index) = self.attached_by(v6, fib_index, p) else { continue };
-            let stretch = (AdjKey::Neighbor(index, p.network()), AdjKey::Neighbor(index, p.broadcast()));
+            let stretch = AdjKey::neighbors(index, p.network(), p.broadcast()).into_inner();
             if self.neighbors.known.range(stretch.0..=stretch.1).next().is_some() {
                 self.neighbors.again.add(stretch);
             }

@@ -33,6 +33,13 @@ impl Router {
         if p.weight == 0 {
             return Err("a weight is 1 to 255".into());
         }
+        let least = if v6 { packet::ip6::MIN_MTU } else { packet::ip4::MIN_MTU };
+        if p.mtu != 0 && p.mtu < least {
+            return Err(format!("mtu {}: it is {least} to {} bytes", p.mtu, u16::MAX));
+        }
+        if p.mtu != 0 && p.address.is_none() && p.interface.is_none() {
+            return Err("mtu: where packets are looked up once more, that route says it".into());
+        }
         if let Some(i) = p.interface {
             if self.interface(i).is_none_or(|i| i.kind == Kind::Local) {
                 return Err("there is no such interface".into());

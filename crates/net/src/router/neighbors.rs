@@ -196,7 +196,7 @@ impl Router {
 
     fn publish_neighbor(&mut self, interface: u32, addr: IpAddr, mac: MacAddr) {
         self.plane.police.expected.known(interface, addr, Clock::new().now_ns());
-        let key = AdjKey::Neighbor(interface, addr);
+        let key = AdjKey::Neighbor(interface, addr, 0);
         for key in self.adjacencies.keys(interface, addr) {
             self.set_adjacency_mac(key, Some(mac));
         }
@@ -228,7 +228,7 @@ impl Router {
     }
 
     fn unroute_neighbor(&mut self, interface: u32, addr: IpAddr) {
-        let key = AdjKey::Neighbor(interface, addr);
+        let key = AdjKey::Neighbor(interface, addr, 0);
         if self.neighbors.known.remove(&key) {
             self.plane.shared::<Known>().set(
                 interface,

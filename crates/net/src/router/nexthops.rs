@@ -26,6 +26,8 @@ pub struct RoutePath {
     pub table: Option<u32>,
     /// Share of the flows, 1 to 255.
     pub weight: u8,
+    /// Largest IP packet with its labels, bytes, where the interface takes larger ones; 0: as large as the interface takes.
+    pub mtu: u16,
     /// Labels that packets get; of a label route, in the place of the one that came.
     pub labels: OutLabels,
     /// Of a label route: the kind of the table in which packets are looked up.
@@ -76,6 +78,7 @@ impl Default for RoutePath {
             interface: None,
             table: None,
             weight: 1,
+            mtu: 0,
             labels: OutLabels::NONE,
             lookup: Lookup::Own,
         }
@@ -83,7 +86,7 @@ impl Default for RoutePath {
 }
 
 impl RoutePath {
-    /// Whether both lead to the same place; the weight does not matter.
+    /// Whether both lead to the same place; weight and MTU do not matter.
     pub fn is_same(&self, other: &RoutePath) -> bool {
         let one_interface = self.interface == other.interface
             || self.address.is_some() && (self.interface.is_none() || other.interface.is_none());
@@ -444,7 +447,7 @@ impl Hop {
             (Target::Glean(i), _) => Some(*i),
             (Target::Paths(_), [lead]) if !self.group_key.mpls && lead.kind == kind::GLEAN => {
                 match lead.key {
-                    Some(AdjKey::Glean(i, v6)) if v6 == self.group_key.v6 => Some(i),
+                    Some(AdjKey::Glean(i, v6, _)) if v6 == self.group_key.v6 => Some(i),
                     _ => None,
                 }
             }

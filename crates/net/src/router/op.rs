@@ -219,7 +219,7 @@ pub enum Op {
         table: u32,
         /// Its prefix.
         prefix: IpNet,
-        /// The path; its weight is not looked at.
+        /// The path; its weight and MTU are not looked at.
         path: RoutePath,
     },
     /// Removes the static route of a prefix.

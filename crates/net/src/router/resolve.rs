@@ -79,8 +79,8 @@ fn single(kind: u8, key: Option<AdjKey>, value: u32) -> Lead {
 /// A neighbour as a group of a family reaches it.
 fn neighbor_key(v6: bool, interface: u32, addr: IpAddr) -> AdjKey {
     match addr {
-        IpAddr::V6(a) if !v6 => AdjKey::Via6(interface, a),
-        _ => AdjKey::Neighbor(interface, addr),
+        IpAddr::V6(a) if !v6 => AdjKey::Via6(interface, a, 0),
+        _ => AdjKey::Neighbor(interface, addr, 0),
     }
 }
 
@@ -154,6 +154,13 @@ impl Work<'_> {
     }
 
     fn path(&mut self, p: &RoutePath, table: u32) -> Vec<Lead> {
+        let mut leads = self.labelled_path(p, table);
+        // Of routes on the way the least MTU counts.
+        leads.iter_mut().for_each(|l| l.key = l.key.map(|k| k.within(p.mtu)));
+        leads
+    }
+
+    fn labelled_path(&mut self, p: &RoutePath, table: u32) -> Vec<Lead> {
         let leads = self.plain_path(p, table);
         let to_neighbors =
             p.address.is_some() || p.interface.is_some_and(|i| self.router.group_behind(i).is_some());
@@ -177,7 +184,7 @@ impl Work<'_> {
             (false, _) => kind::LABEL,
         };
         let (interface, address) = key.neighbor()?;
-        Some(Lead { kind, key: Some(AdjKey::Mpls(interface, address, stack)), ..lead })
+        Some(Lead { kind, key: Some(AdjKey::Mpls(interface, address, stack, key.mtu())), ..lead })
     }
 
     /// Whether an adjacency serves packets without labels: not those of IPv6 to an IPv4 neighbour.
@@ -284,11 +291,13 @@ impl Work<'_> {
                 for l in &hop.resolution.leads {
                     let leads = match (l.kind, l.key) {
                         // The next hop is a neighbour on the link.
-                        (kind::GLEAN | kind::REWRITE, Some(AdjKey::Glean(i, _))) => {
-                            self.neighbor(i, addr).into_iter().collect()
+                        (kind::GLEAN | kind::REWRITE, Some(AdjKey::Glean(i, _, mtu))) => {
+                            let lead = self.neighbor(i, addr).into_iter();
+                            lead.map(|l| Lead { key: l.key.map(|k| k.within(mtu)), ..l }).collect()
                         }
-                        (kind::REWRITE, Some(AdjKey::Neighbor(i, a))) => {
-                            vec![single(kind::REWRITE, Some(neighbor_key(self.v6, i, a)), 0)]
+                        (kind::REWRITE, Some(AdjKey::Neighbor(i, a, mtu))) => {
+                            let key = neighbor_key(self.v6, i, a).within(mtu);
+                            vec![single(kind::REWRITE, Some(key), 0)]
                         }
                         (kind::REWRITE | kind::LABEL, key) => vec![single(l.kind, key, 0)],
                         (kind::LOOKUP, _) => {
@@ -324,7 +333,7 @@ impl Router {
     fn onto_link(&self, interface: u32, v6: bool) -> Lead {
         let one_end = self.is_point_to_point(interface);
         let kind = if one_end { kind::REWRITE } else { kind::GLEAN };
-        single(kind, Some(AdjKey::Glean(interface, v6)), 0)
+        single(kind, Some(AdjKey::Glean(interface, v6, 0)), 0)
     }
 
     /// What a group holds now. Groups for which `looped` holds lead back to it.
@@ -332,7 +341,7 @@ impl Router {
         let fixed = match &group_key.target {
             Target::Local(i) => single(kind::LOCAL, None, *i),
             Target::Glean(i) => self.onto_link(*i, group_key.v6),
-            Target::Neighbor(i, a) => single(kind::REWRITE, Some(AdjKey::Neighbor(*i, *a)), 0),
+            Target::Neighbor(i, a) => single(kind::REWRITE, Some(AdjKey::Neighbor(*i, *a, 0)), 0),
             Target::Broadcast => single(kind::BROADCAST, None, u32::MAX),
             Target::DirectedBroadcast(i) => single(kind::BROADCAST, Some(AdjKey::Broadcast(*i)), 0),
             Target::Drop => single(kind::DROP, None, 0),
@@ -386,12 +395,7 @@ impl Router {
     }
 
     fn is_dead(&self, key: Option<AdjKey>) -> bool {
-        match key {
-            Some(AdjKey::Neighbor(i, a)) => self.nexthops.is_dead(i, a),
-            Some(AdjKey::Via6(i, a)) => self.nexthops.is_dead(i, a.into()),
-            Some(AdjKey::Mpls(i, a, _)) => self.nexthops.is_dead(i, a),
-            _ => false,
-        }
+        key.and_then(AdjKey::neighbor).is_some_and(|(i, a)| self.nexthops.is_dead(i, a))
     }
 
     /// Works these groups out again, and all that go through them: those first through which others go, so that each is
@@ -554,7 +558,7 @@ mod tests {
 
     #[test]
     fn shares_multiply() {
-        let to = |n: u8| AdjKey::Neighbor(1, [10, 0, 0, n].into());
+        let to = |n: u8| AdjKey::Neighbor(1, [10, 0, 0, n].into(), 0);
         let lead = |n: u8, weight| Lead { weight, ..single(kind::REWRITE, Some(to(n)), 0) };
         let joined = |parts| join(parts).into_iter().map(|l| l.weight).collect::<Vec<_>>();
         // A third over 1, two thirds over 2 and 3 in the ratio of 1 to 3.
