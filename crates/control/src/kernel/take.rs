@@ -2,6 +2,7 @@
 
 use super::goals::{Goal, MAIN, Not, leads_to_own};
 use super::{Failed, Taken};
+use linux::route::RTPROT_KERNEL;
 use linux::{Change, Key, Route};
 use net::router::{Op, RouteBatch, RouteSource, Router};
 use std::collections::HashMap;
@@ -14,7 +15,19 @@ struct Step {
     source: RouteSource,
     goal: Goal,
     gone: bool,
+    /// The nexthop object by which it leads; 0: none.
+    object: u32,
 }
+
+/// What a nexthop object was and is, where that is what has changed of a route: it has for all that lead by it.
+fn of_object(change: &Change) -> Option<(&Arc<Route>, &Arc<Route>)> {
+    let (was, is) = (change.was.as_ref()?, change.is.as_ref()?);
+    let beside = |r: &Route| (r.protocol, r.nexthop, r.source, r.mtu, r.wanted);
+    (was.nexthop != 0 && beside(was) == beside(is)).then_some((was, is))
+}
+
+/// What routes have in common that move together: what they were and are, their table, metric and family.
+type Alike = (*const Route, *const Route, u32, u32, bool);
 
 impl Taken {
     /// Counts what the router cannot forward by.
@@ -30,11 +43,67 @@ impl Taken {
     }
 
     fn goal(&self, key: &Key, route: &Route, more: i64) -> Option<Goal> {
-        self.counted(self.devices.goal(self.speaker.preference, key, route), more)
+        let goal = self.devices.goal(self.speaker.preference, key, route);
+        // Those of the kernel's own over other devices are nobody's business.
+        if route.protocol == RTPROT_KERNEL && goal == Err(Not::Foreign) {
+            return None;
+        }
+        self.counted(goal, more)
     }
 
-    /// Makes changes, at most some hundreds: the control thread does nothing else meanwhile.
+    /// Makes changes, at most some hundreds: the control thread does nothing else meanwhile. Where a nexthop object has changed, the first
+    /// of its routes moves all of them.
     pub(super) fn take(&self, router: &mut Router, changes: &[Change]) {
+        let moves = |c: &Change| of_object(c).is_some();
+        for run in changes.chunk_by(|a, b| moves(a) == moves(b)) {
+            if !run.first().is_some_and(moves) {
+                self.take_each(router, run);
+                continue;
+            }
+            let mut known = HashMap::new();
+            let alone = run.iter().filter(|c| !self.is_moved(router, c, &mut known)).cloned();
+            let alone: Vec<Change> = alone.collect();
+            self.counts.made.set(self.counts.made.get() + (run.len() - alone.len()) as u64);
+            self.take_each(router, &alone);
+        }
+    }
+
+    /// Whether a route has moved with its object, or moves with it now. `known`: those like it that were asked before.
+    fn is_moved(&self, router: &mut Router, change: &Change, known: &mut HashMap<Alike, bool>) -> bool {
+        let Some((was, is)) = of_object(change) else { return false };
+        let key = &change.key;
+        let refused = self.counts.more_failed.get() != 0
+            || self.counts.failed.borrow().contains_key(&Failed::Route(*key));
+        // A host may be its own next hop, or an address of the router's: such a route is one for itself.
+        let host = key.prefix.addr();
+        let whole = key.prefix.prefix_len() == key.prefix.max_prefix_len();
+        let on_link = |r: &Route| r.paths.iter().any(|p| p.gateway.is_none_or(|g| g == host));
+        if refused || whole && (on_link(was) || on_link(is)) {
+            return false;
+        }
+        let alike = (Arc::as_ptr(was), Arc::as_ptr(is), key.table, key.metric, host.is_ipv6());
+        if let Some(moved) = known.get(&alike) {
+            return *moved;
+        }
+        let goals = [was, is].map(|r| self.devices.goal(self.speaker.preference, key, r).ok());
+        let moved = match goals {
+            [Some(was_goal), Some(goal)] if was_goal == goal => true,
+            [Some(was_goal), Some(goal)] if was_goal.table == goal.table => {
+                let name = self.speaker.source_name(self.netns.as_deref(), is.protocol);
+                let source = router.route_source(&name, self.speaker.preference);
+                source.is_ok_and(|source| {
+                    let (what, like) = ((goal.rank, is.nexthop), (goal.table, key.prefix));
+                    let moved = router.move_object(source, what, like, &was_goal.target, &goal.target);
+                    moved.unwrap_or(false)
+                })
+            }
+            _ => false,
+        };
+        known.insert(alike, moved);
+        moved
+    }
+
+    fn take_each(&self, router: &mut Router, changes: &[Change]) {
         let mut sources: HashMap<u8, Option<RouteSource>> = HashMap::new();
         let (netns, speaker) = (self.netns.as_deref(), self.speaker);
         // What is new first: a prefix whose route goes over to another source is not without one.
@@ -49,7 +118,7 @@ impl Taken {
                 let source = *sources.entry(route.protocol).or_insert_with(|| {
                     router.route_source(&speaker.source_name(netns, route.protocol), speaker.preference).ok()
                 });
-                Some(Step { key: *key, source: source?, goal, gone: more < 0 })
+                Some(Step { key: *key, source: source?, goal, gone: more < 0, object: route.nexthop })
             };
             let was = was.as_ref().and_then(|r| step(router, &mut sources, r, -1));
             let is = is.as_ref().and_then(|r| step(router, &mut sources, r, 1));
@@ -125,8 +194,90 @@ impl Step {
         if self.gone {
             batch.del_ranked(self.key.prefix, self.goal.rank);
         } else {
-            let target = batch.ranked(self.goal.rank, self.goal.target.clone());
+            let target = batch.by_object(self.goal.rank, self.object, self.goal.target.clone());
             batch.set(self.key.prefix, target);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Counts, Speaker};
+    use super::*;
+    use linux::{Action, Path};
+    use net::router::{RouterConfig, Source, Target};
+
+    const ROUTES: u32 = 100_000;
+
+    fn route(gateway: &str, nexthop: u32) -> Arc<Route> {
+        let gateway = Some(gateway.parse().unwrap());
+        let path = Path { gateway, ifindex: 7, weight: 1, ..Path::default() };
+        let (action, paths) = (Action::Unicast, vec![path]);
+        Arc::new(Route { protocol: 186, action, paths, nexthop, source: None, mtu: 0, wanted: 0 })
+    }
+
+    fn key(n: u32) -> Key {
+        let prefix = ipnet::Ipv4Net::new((0x1400_0000 + (n << 8)).into(), 24).unwrap();
+        Key { table: MAIN, prefix: prefix.into(), metric: 20, tos: 0 }
+    }
+
+    fn changes(was: Option<&Arc<Route>>, is: Option<&Arc<Route>>, all: std::ops::Range<u32>) -> Vec<Change> {
+        all.map(|n| Change { key: key(n), was: was.cloned(), is: is.cloned() }).collect()
+    }
+
+    /// A route is one of a prefix's; others have none beside it.
+    fn gateway(router: &Router, n: u32) -> String {
+        let group = router.lookup(key(n).prefix.addr()).unwrap();
+        let Source::Runtime(_) = group.source else { panic!("{group:?}") };
+        let Target::Paths(paths) = &group.target else { panic!("{group:?}") };
+        paths[0].address.unwrap().to_string()
+    }
+
+    #[test]
+    fn what_changes_of_a_nexthop_object_moves_all_its_routes_at_once() {
+        let mut router = Router::new(RouterConfig::default()).unwrap();
+        router
+            .commit(vec![
+                Op::CreateLoopback { instance: Some(0), mac: None },
+                Op::SetState { name: "loop0".into(), up: true },
+                Op::AddAddress { name: "loop0".into(), net: "10.0.0.1/24".parse().unwrap() },
+            ])
+            .unwrap();
+        let mut devices = super::super::Devices::default();
+        devices.insert(&router, 7, router.interface_index("loop0").unwrap());
+        let speaker = Speaker::KERNEL;
+        let taken = Taken { speaker, netns: None, devices, tables_made: 0, counts: Counts::default() };
+        let make = |router: &mut Router, all: &[Change]| {
+            all.chunks(512).for_each(|turn| taken.take(router, turn));
+        };
+        // By an object, by another one with the same next hop, and by none.
+        let (by10, by11, plain) = (route("10.0.0.2", 10), route("10.0.0.2", 11), route("10.0.0.2", 0));
+        make(&mut router, &changes(None, Some(&by10), 0..ROUTES));
+        make(&mut router, &changes(None, Some(&by11), ROUTES..ROUTES + 1));
+        make(&mut router, &changes(None, Some(&plain), ROUTES + 1..ROUTES + 2));
+        let (before, group) = (router.published(), router.lookup(key(7).prefix.addr()).unwrap());
+        assert_eq!(group.routes, ROUTES);
+        let now10 = route("10.0.0.3", 10);
+        make(&mut router, &changes(Some(&by10), Some(&now10), 0..ROUTES));
+        let after = router.published();
+        assert_eq!((after.routes - before.routes, after.groups - before.groups), (0, 1));
+        assert_eq!(router.lookup(key(7).prefix.addr()).unwrap().id, group.id);
+        assert_eq!([0, 7, ROUTES - 1].map(|n| gateway(&router, n)), ["10.0.0.3"; 3].map(String::from));
+        assert_eq!([ROUTES, ROUTES + 1].map(|n| gateway(&router, n)), ["10.0.0.2"; 2].map(String::from));
+        // There and back within one turn, a route that goes, and one that comes.
+        let back10 = route("10.0.0.4", 10);
+        let mut all = changes(Some(&now10), Some(&by10), 0..2);
+        all.extend(changes(Some(&by10), None, 1..2));
+        all.extend(changes(None, Some(&by10), ROUTES + 2..ROUTES + 3));
+        all.extend(changes(Some(&by10), Some(&back10), 0..1));
+        make(&mut router, &all);
+        assert_eq!([0, 2, ROUTES + 2].map(|n| gateway(&router, n)), ["10.0.0.4"; 3].map(String::from));
+        assert!(router.lookup(key(1).prefix.addr()).is_none_or(|g| !matches!(g.source, Source::Runtime(_))));
+        // Who follows routes is told each prefix.
+        let from = router.follow_routes();
+        make(&mut router, &changes(Some(&back10), Some(&now10), 2..ROUTES));
+        assert_eq!(router.next_route_change() - from, u64::from(ROUTES) - 2);
+        assert_eq!((gateway(&router, 2), gateway(&router, 0)), ("10.0.0.3".into(), "10.0.0.4".into()));
+        router.shutdown();
     }
 }

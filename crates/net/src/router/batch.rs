@@ -21,6 +21,16 @@ pub(crate) enum Verb {
     Del,
 }
 
+/// What a route becomes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Goal {
+    pub rank: Rank,
+    /// See [`RouteBatch::by_object`].
+    pub object: u32,
+    /// Where to; none for a route that goes.
+    pub target: Option<Target>,
+}
+
 /// So few goals are looked through one by one.
 const FEW: usize = 8;
 const VERBS: [Verb; 4] = [Verb::Set, Verb::Add, Verb::DelPaths, Verb::Del];
@@ -79,10 +89,10 @@ pub struct RouteBatch {
     pub(super) source: Source,
     /// The rank of routes of which nothing else is said.
     rank: Rank,
-    /// The targets by number, each with the rank of its route; a rank alone for routes that go.
-    pub(super) goals: Vec<(Rank, Option<Target>)>,
+    /// The targets by number.
+    pub(super) goals: Vec<Goal>,
     /// Their numbers, where they are many.
-    numbers: HashMap<(Rank, Option<Target>), u32>,
+    numbers: HashMap<Goal, u32>,
     /// The goal of the last route that goes.
     gone: Option<(Rank, TargetId)>,
     pub(super) v4: Vec<Change<u32>>,
@@ -143,10 +153,16 @@ impl RouteBatch {
 
     /// The number of a target of routes of a rank; equal ones have the same.
     pub fn ranked(&mut self, rank: Rank, target: Target) -> TargetId {
-        self.goal((rank, Some(target)))
+        self.by_object(rank, 0, target)
     }
 
-    fn goal(&mut self, goal: (Rank, Option<Target>)) -> TargetId {
+    /// The same of routes that lead by an object of their source's: those of one object move together
+    /// ([`super::Router::move_object`]), and share next hops with no other. The object 0 is none.
+    pub fn by_object(&mut self, rank: Rank, object: u32, target: Target) -> TargetId {
+        self.goal(Goal { rank, object, target: Some(target) })
+    }
+
+    fn goal(&mut self, goal: Goal) -> TargetId {
         let next = self.goals.len() as u32;
         if self.goals.len() < FEW {
             if let Some(at) = self.goals.iter().position(|g| *g == goal) {
@@ -195,7 +211,7 @@ impl RouteBatch {
     pub fn del_ranked(&mut self, prefix: IpNet, rank: Rank) {
         let goal = match self.gone {
             Some((known, goal)) if known == rank => goal,
-            _ => self.goal((rank, None)),
+            _ => self.goal(Goal { rank, object: 0, target: None }),
         };
         self.gone = Some((rank, goal));
         self.push(prefix, Verb::Del, goal.0);
@@ -206,8 +222,12 @@ impl RouteBatch {
     fn for_host(&mut self, prefix: IpNet, target: TargetId) -> TargetId {
         let host = prefix.prefix_len() == prefix.max_prefix_len();
         let attached = |p: &RoutePath| p.address.is_none() && p.interface.is_some();
-        let (rank, paths) = match self.goals.get(target.0 as usize) {
-            Some((rank, Some(Target::Paths(paths)))) if host && paths.iter().any(attached) => (*rank, paths),
+        let (rank, object, paths) = match self.goals.get(target.0 as usize) {
+            Some(Goal { rank, object, target: Some(Target::Paths(paths)) })
+                if host && paths.iter().any(attached) =>
+            {
+                (*rank, *object, paths)
+            }
             _ => return target,
         };
         let address = |p: &RoutePath| match attached(p) {
@@ -215,7 +235,7 @@ impl RouteBatch {
             false => *p,
         };
         let paths = paths.iter().map(address).collect();
-        self.ranked(rank, Target::Paths(paths))
+        self.by_object(rank, object, Target::Paths(paths))
     }
 
     fn push(&mut self, prefix: IpNet, verb: Verb, target: u32) {

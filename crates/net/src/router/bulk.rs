@@ -1,6 +1,6 @@
 //! Changing routes, static ones or those of another source: one or a million, checked as a whole, applied as a whole, undone as a whole.
 
-use super::batch::{Change, RouteBatch, Verb};
+use super::batch::{Change, Goal, RouteBatch, Verb};
 use super::{OpError, Rank, RoutePath, RouteTable, Router, Source, Target};
 use crate::plane::table::FibIndex;
 use graph::memory;
@@ -45,19 +45,19 @@ impl<K: Key> Change<K> {
     }
 }
 
-/// Whose routes are changed, and what they become: the rank and the target of each goal, no target for routes that go.
+/// Whose routes are changed, and what they become.
 struct Owner {
     source: Source,
-    goals: Vec<(Rank, Option<Target>)>,
+    goals: Vec<Goal>,
 }
 
 impl Owner {
     fn rank<K>(&self, c: &Change<K>) -> Rank {
-        self.goals.get(c.target()).map_or(Rank::STATIC, |g| g.0)
+        self.goals.get(c.target()).map_or(Rank::STATIC, |g| g.rank)
     }
 
     fn target<K>(&self, c: &Change<K>) -> Option<&Target> {
-        self.goals.get(c.target())?.1.as_ref()
+        self.goals.get(c.target())?.target.as_ref()
     }
 
     /// Why a route is not taken away.
@@ -241,7 +241,7 @@ impl Router {
     /// The first change that can be seen to be wrong without looking at the tables.
     fn first_wrong<K: Key>(&self, goals: &Goals, changes: &[Change<K>]) -> Option<(u32, OpError)> {
         let mut checked = vec![false; goals.owner.goals.len()];
-        let wrong = goals.owner.goals.iter().any(|g| g.0.check().is_err());
+        let wrong = goals.owner.goals.iter().any(|g| g.rank.check().is_err());
         for c in changes {
             let prefix = c.prefix();
             if prefix != prefix.trunc() {
@@ -411,7 +411,8 @@ impl Router {
             return Ok(known);
         }
         let wanted = goals.owner.target(c).cloned().unwrap_or(Target::Drop);
-        let of = (goals.owner.source, goals.owner.rank(c));
+        let object = goals.owner.goals.get(target).map_or(0, |g| g.object);
+        let of = (goals.owner.source, goals.owner.rank(c), object);
         let id = self.hold_group_of(of, goals.of::<K>(), wanted)?;
         goals.held.push(id);
         self.check_groups::<K>(goals, c.prefix())?;
@@ -463,7 +464,7 @@ impl Router {
         };
         let id = match target {
             Some(target) => {
-                let of = (goals.owner.source, goals.owner.rank(c));
+                let of = (goals.owner.source, goals.owner.rank(c), 0);
                 let id = self.hold_group_of(of, goals.of::<K>(), target)?;
                 goals.held.push(id);
                 self.check_groups::<K>(goals, prefix)?;

@@ -4,11 +4,12 @@
 use super::adjacencies::AdjKey;
 use super::backup::Backups;
 use super::resolve::{Lead, Resolution, TableKind};
-use super::{OpError, PrefixRoute, Rank, RouteTable, Router, Source};
+use super::{OpError, PrefixRoute, Rank, RouteSource, RouteTable, Router, Source};
 use crate::labels::OutLabels;
 use crate::neighbor::Millis;
 use crate::plane::kind;
 use crate::plane::table::FibIndex;
+use ipnet::IpNet;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -141,6 +142,8 @@ pub(super) struct GroupKey {
     pub mpls: bool,
     /// Number of the table in which next hops are looked up; 0 where none is.
     pub table: u32,
+    /// The object of the source's by which its routes lead, and which may come to lead elsewhere with all of them; 0: none.
+    pub object: u32,
     pub target: Target,
 }
 
@@ -170,6 +173,8 @@ pub(crate) struct NextHops {
     by_through: BTreeSet<(u32, u32)>,
     /// Groups of routes onto a link by the interface of that.
     by_link: BTreeSet<(u32, u32)>,
+    /// Groups of routes that lead by an object, by that.
+    by_object: BTreeSet<(u32, u32)>,
     /// Groups by the table into which they lead.
     by_table: BTreeSet<(TableKind, FibIndex, u32)>,
     /// Next hops of groups that did not answer, by interface: left out while another path works.
@@ -217,6 +222,7 @@ impl NextHops {
             by_address: BTreeSet::new(),
             by_through: BTreeSet::new(),
             by_link: BTreeSet::new(),
+            by_object: BTreeSet::new(),
             by_table: BTreeSet::new(),
             dead: BTreeSet::new(),
             backups: Backups::default(),
@@ -341,6 +347,9 @@ impl NextHops {
     fn insert(&mut self, id: u32, hop: Hop) {
         self.bytes += hop.bytes();
         self.by_group_key.insert(hop.group_key.clone(), id);
+        if hop.group_key.object != 0 {
+            self.by_object.insert((hop.group_key.object, id));
+        }
         if self.by_id.len() <= id as usize {
             self.by_id.resize_with(id as usize + 1, || None);
         }
@@ -368,9 +377,41 @@ impl NextHops {
         if self.by_group_key.get(&hop.group_key) == Some(&id) {
             self.by_group_key.remove(&hop.group_key);
         }
+        self.by_object.remove(&(hop.group_key.object, id));
         self.bytes -= hop.bytes();
         self.groups.release(id);
         Some(hop)
+    }
+
+    /// The groups of routes of a source, family and rank that lead by an object to a target.
+    fn of_object(&self, wanted: &GroupKey) -> Vec<u32> {
+        let of = self.by_object.range((wanted.object, 0)..=(wanted.object, u32::MAX)).map(|(_, id)| *id);
+        let same = |id: &u32| {
+            self.get(*id).is_some_and(|h| {
+                // Of whatever generation: all of them lead by the object.
+                let generation = h.group_key.generation;
+                h.group_key == GroupKey { generation, ..wanted.clone() }
+            })
+        };
+        of.filter(same).collect()
+    }
+
+    /// Has a group be for another target. False where there is a group for that already.
+    fn turn_to(&mut self, id: u32, target: &Target) -> bool {
+        let serial = self.next_serial();
+        let Some(hop) = self.by_id.get_mut(id as usize).and_then(Option::as_mut) else { return false };
+        let key = GroupKey { target: target.clone(), ..hop.group_key.clone() };
+        if self.by_group_key.contains_key(&key) {
+            return false;
+        }
+        if self.by_group_key.get(&hop.group_key) == Some(&id) {
+            self.by_group_key.remove(&hop.group_key);
+        }
+        self.by_group_key.insert(key.clone(), id);
+        self.bytes -= hop.bytes();
+        (hop.group_key, hop.serial) = (key, serial);
+        self.bytes += hop.bytes();
+        true
     }
 
     /// Has a group lose its ways over interfaces that go. Nobody gets it any more: its routes leave it when their source
@@ -548,13 +589,13 @@ impl Router {
         table: RouteTable,
         target: Target,
     ) -> Result<u32, OpError> {
-        self.hold_group_of((source, self.rank_of(source)), table, target)
+        self.hold_group_of((source, self.rank_of(source), 0), table, target)
     }
 
-    /// [`Router::hold_group`] for routes of a rank.
+    /// [`Router::hold_group`] for routes of a rank, and of an object.
     pub(super) fn hold_group_of(
         &mut self,
-        (source, rank): (Source, Rank),
+        (source, rank, object): (Source, Rank, u32),
         table: RouteTable,
         target: Target,
     ) -> Result<u32, OpError> {
@@ -571,8 +612,43 @@ impl Router {
             v6: table.v6,
             mpls: false,
             table: id,
+            object,
             target,
         })
+    }
+
+    /// Has all routes of a source that lead by an object ([`RouteBatch::by_object`]), have this rank and are of this family, lead to
+    /// another target: by one change of their next-hop group, whatever their number. `like` is one of them, with the number of
+    /// its table. False where that cannot be, and each of them has to be set.
+    ///
+    /// # Errors
+    /// The target is none for `like`: nothing was done.
+    pub fn move_object(
+        &mut self,
+        source: RouteSource,
+        (rank, object): (Rank, u32),
+        (table, like): (u32, IpNet),
+        from: &Target,
+        to: &Target,
+    ) -> Result<bool, OpError> {
+        let source = Source::Runtime(source);
+        self.check_source(source)?;
+        self.check_target(table, like, to)?;
+        let over_interfaces =
+            |t: &Target| matches!(t, Target::Paths(p) if p.iter().all(|p| p.interface.is_some()));
+        // Those who follow changes are told each prefix.
+        if object == 0 || !over_interfaces(from) || !over_interfaces(to) || self.are_routes_followed() {
+            return Ok(false);
+        }
+        let v6 = like.addr().is_ipv6();
+        let wanted =
+            GroupKey { source, rank, generation: 0, v6, mpls: false, table: 0, object, target: from.clone() };
+        let groups = self.nexthops.of_object(&wanted);
+        let turned: BTreeSet<u32> =
+            groups.iter().copied().filter(|id| self.nexthops.turn_to(*id, to)).collect();
+        let all = turned.len() == groups.len();
+        self.refresh(turned);
+        Ok(all)
     }
 
     /// The group that leads to an address as the routes of a table say, or over an interface, held once more:
@@ -590,7 +666,16 @@ impl Router {
     /// The group for what a label route wants, held once more.
     pub(crate) fn hold_label_group(&mut self, source: Source, target: Target) -> Result<u32, OpError> {
         let (rank, generation) = (self.rank_of(source), self.sources.generation(source));
-        self.hold_group_key(GroupKey { source, rank, generation, v6: false, mpls: true, table: 0, target })
+        self.hold_group_key(GroupKey {
+            source,
+            rank,
+            generation,
+            v6: false,
+            mpls: true,
+            table: 0,
+            object: 0,
+            target,
+        })
     }
 
     fn hold_group_key(&mut self, group_key: GroupKey) -> Result<u32, OpError> {

@@ -55,6 +55,11 @@ impl Router {
         }
     }
 
+    /// Whether somebody follows what changes of prefixes.
+    pub(super) fn are_routes_followed(&self) -> bool {
+        self.told.followers != 0
+    }
+
     /// Begins to keep what changes of prefixes, and answers the number that the next change gets.
     /// [`Router::unfollow_routes`] must follow.
     pub fn follow_routes(&mut self) -> u64 {
