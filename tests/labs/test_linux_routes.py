@@ -149,6 +149,83 @@ def test_routes_of_ip_are_forwarded_by(lab):
 TABLES = {254: 0, 10: 10, 20: 20}  # the kernel's number: Quiver's
 
 
+def test_the_mtu_of_a_route(lab):
+    """What Linux says of a route holds for packets that Quiver forwards by it, and for no others."""
+    s = Site(lab)
+    for address in ("20.0.0.1/32", "20.0.1.1/32", "2001:db8:20::1/128"):
+        s.b.ip(f"address add {address} dev lo")
+    s.linux.ip("route add 20.0.0.0/24 via 10.0.2.2 mtu 1300")
+    s.linux.ip("route add 20.0.1.0/24 via 10.0.2.2")
+    s.linux.ip("-6 route add 2001:db8:20::/48 via 2001:db8:2::2 mtu 1290")
+    s.quiet()
+    assert "via 10.0.2.2 right mtu 1300" in s.router.ctl("fib why 20.0.0.1")
+    def told(to, size, mtu):
+        done = s.a.run(f"ping -n -c 1 -W 1 -M do -s {size} {to}", check=False)
+        text = done.stdout + done.stderr
+        return f"mtu={mtu}" in text or f"mtu = {mtu}" in text
+    wait_for("it answers", lambda: hears(s.a, "20.0.0.1") and hears(s.a, "2001:db8:20::1"))
+    wait_for("IPv4 is told", lambda: told("20.0.0.1", 1300 - 28 + 1, 1300))
+    wait_for("IPv6 is told", lambda: told("2001:db8:20::1", 1290 - 48 + 1, 1290))
+    assert s.a.run(f"ping -n -c 1 -W 1 -M do -s {1500 - 28} 20.0.1.1", check=False).returncode == 0
+    # Another one, and none.
+    s.linux.ip("route replace 20.0.0.0/24 via 10.0.2.2 mtu 1200")
+    wait_for("it is another one", lambda: "mtu 1200" in s.router.ctl("fib why 20.0.0.1"))
+    s.linux.ip("route replace 20.0.0.0/24 via 10.0.2.2")
+    wait_for("there is none", lambda: "right mtu" not in s.router.ctl("fib why 20.0.0.1"))
+    s.quiet()
+
+
+def test_the_peer_of_an_address(lab):
+    """A host that is the peer of an address is reached, also when it stands in no prefix of the interface."""
+    s = Site(lab)
+    s.b.ip("address add 10.77.0.2/32 dev eth0")
+    s.b.ip("address add 2001:db8:77::2/128 dev eth0")
+    s.b.ip("route add 10.66.0.1 dev eth0 src 10.77.0.2")
+    s.b.ip("-6 route add 2001:db8:66::1 dev eth0 src 2001:db8:77::2")
+    s.linux.ip("address add 10.66.0.1 peer 10.77.0.2 dev e1")
+    s.linux.ip("address add 2001:db8:66::1 peer 2001:db8:77::2 dev e1")
+    for to in ("10.77.0.2", "2001:db8:77::2"):
+        wait_for(f"{to} has a route", lambda to=to: f"kernel:kernel@{s.linux.name}" in s.router.ctl(f"fib why {to}"))
+        wait_for(f"{to} answers", lambda to=to: hears(s.a, to))
+    s.quiet()
+    # A prefix that holds the address is the interface's.
+    s.linux.ip("address add 10.88.0.1 peer 10.88.0.2/24 dev e1")
+    wait_for("it has the prefix", lambda: "10.88.0.1/24" in s.router.ctl("show interface address right"))
+    s.linux.ip("address del 10.66.0.1 peer 10.77.0.2 dev e1")
+    wait_for("the route is gone", lambda: "kernel:kernel" not in s.router.ctl("fib why 10.77.0.2"))
+    s.quiet()
+
+
+def test_routes_of_a_nexthop_object_move_at_once(lab):
+    """An object that changes moves its routes by their next-hop group, none by itself; a resilient group is one as any other."""
+    s = Site(lab)
+    s.linux.ip("nexthop add id 1 via 10.0.1.2 dev e0")
+    s.linux.ip("nexthop add id 2 via 10.0.2.2 dev e1")
+    s.linux.ip("nexthop add id 10 group 1")
+    s.batch([f"route add 30.{n >> 8}.{n & 255}.0/24 nhid 10" for n in range(2000)])
+    s.linux.ip("route add 31.0.0.0/24 via 10.0.1.2 dev e0")
+    s.quiet(2001)
+    def group(to):
+        return s.router.json(f"show ip fib {to}")["group"]
+    was = group("30.7.7.7")
+    assert was["routes"] == 2000 and group("31.0.0.1")["id"] != was["id"]
+    s.linux.ip("nexthop replace id 10 group 2")
+    wait_for("it leads elsewhere", lambda: "via 10.0.2.2" in group("30.0.0.1")["wanted"])
+    s.quiet(2001)
+    now = group("30.7.7.7")
+    assert (now["id"], now["routes"]) == (was["id"], 2000), "the group has moved, and no route"
+    assert "via 10.0.1.2" in group("31.0.0.1")["wanted"]
+    # One of a group's objects.
+    s.linux.ip("nexthop replace id 10 group 1/2")
+    s.linux.ip("nexthop replace id 2 via 10.0.2.3 dev e1")
+    wait_for("both lead on", lambda: all(w in group("30.0.0.1")["wanted"] for w in ("10.0.1.2", "10.0.2.3")))
+    assert group("30.0.0.1")["id"] == was["id"]
+    if s.linux.run("ip nexthop add id 20 group 1/2 type resilient buckets 64", check=False).returncode == 0:
+        s.linux.ip("route add 32.0.0.0/24 nhid 20")
+        wait_for("it is taken", lambda: all(w in s.router.ctl("fib why 32.0.0.1") for w in ("10.0.1.2", "10.0.2.3")))
+    s.quiet()
+
+
 def test_host_routes_to_own_addresses(lab):
     """BIRD programs such of its own addresses, on links that are up and on those that went down: Linux never asks them, and neither is anything missing here."""
     s = Site(lab)

@@ -18,7 +18,7 @@ const IFA_F_DADFAILED: u32 = 8;
 pub struct Address {
     /// Linux's index of the device.
     pub ifindex: u32,
-    /// The address, with the length of its prefix; of one with a peer the whole length.
+    /// The address, with the length of its prefix; the whole length where that is a peer's that does not hold it.
     pub net: IpNet,
     /// Another host was found to have it.
     pub duplicate: bool,
@@ -38,8 +38,11 @@ pub fn parse(body: &[u8]) -> Option<Address> {
         }
     }
     let address = local.or(prefix)?;
-    // The prefix is the peer's.
-    if local.is_some() && prefix.is_some_and(|p| p != address) {
+    // The prefix is the peer's: the kernel has a route to it, and the address may stand within it or alone.
+    if let Some(peer) = prefix
+        && peer != address
+        && !IpNet::new(peer, len).ok()?.contains(&address)
+    {
         len = if address.is_ipv4() { 32 } else { 128 };
     }
     let net = match address {
@@ -47,4 +50,39 @@ pub fn parse(body: &[u8]) -> Option<Address> {
         IpAddr::V6(a) => IpNet::from(Ipv6Net::new(a, len).ok()?),
     };
     Some(Address { ifindex: u32_at(head, 4)?, net, duplicate: flags & IFA_F_DADFAILED != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(family: u8, len: u8, local: Option<&str>, address: &str) -> Option<String> {
+        let mut body = vec![family, len, 0, 0, 3, 0, 0, 0];
+        let of = |kind, text: &str| match text.parse().unwrap() {
+            IpAddr::V4(a) => attribute(kind, &a.octets()),
+            IpAddr::V6(a) => attribute(kind, &a.octets()),
+        };
+        body.extend(local.into_iter().flat_map(|l| of(IFA_LOCAL, l)));
+        body.extend(of(IFA_ADDRESS, address));
+        parse(&body).map(|a| a.net.to_string())
+    }
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        [&((4 + value.len()) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat()
+    }
+
+    /// As `ip address add LOCAL peer PEER/LEN` comes.
+    #[test]
+    fn the_prefix_of_a_peer() {
+        let v4 = |len, peer| told(route::AF_INET, len, Some("10.0.0.1"), peer).unwrap();
+        assert_eq!(v4(24, "10.0.0.1"), "10.0.0.1/24");
+        assert_eq!(v4(32, "10.0.0.2"), "10.0.0.1/32");
+        assert_eq!(v4(24, "10.0.0.2"), "10.0.0.1/24");
+        assert_eq!(v4(24, "10.9.0.2"), "10.0.0.1/32");
+        let v6 = |len, local, peer| told(route::AF_INET6, len, local, peer).unwrap();
+        assert_eq!(v6(64, None, "2001:db8::1"), "2001:db8::1/64");
+        assert_eq!(v6(128, Some("2001:db8::1"), "2001:db8::2"), "2001:db8::1/128");
+        assert_eq!(v6(64, Some("2001:db8::1"), "2001:db8::2"), "2001:db8::1/64");
+        assert_eq!(told(route::AF_INET, 33, Some("10.0.0.1"), "10.0.0.2"), None);
+    }
 }

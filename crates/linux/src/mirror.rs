@@ -308,10 +308,10 @@ impl Mirror {
         self.routes.iter().map(|(key, id)| (key, self.contents.get(id & !SEEN)))
     }
 
-    /// The route of a message, if it is one that others may forward by: not of the kernel's own making.
+    /// The route of a message, if it is one that others may forward by: not of the kernel's own making, but for those to peers.
     fn ours(&self, body: &[u8]) -> Option<RouteMessage> {
         let mut r = route::parse(body)?;
-        if r.key.table == RT_TABLE_LOCAL || r.route.protocol == RTPROT_KERNEL {
+        if r.key.table == RT_TABLE_LOCAL || r.route.protocol == RTPROT_KERNEL && !r.is_to_peer() {
             return None;
         }
         // With nexthop_compat_mode off, the number is all that a route says.

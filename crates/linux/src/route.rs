@@ -127,6 +127,22 @@ pub struct RouteMessage {
     pub route: Route,
 }
 
+impl RouteMessage {
+    /// Whether it leads to the peer of an address, or to what is behind it, of those that the kernel makes of addresses. Of IPv4 an
+    /// address of its own is no part of such a prefix. Of IPv6, where nothing is told of that, it is that of one host, as it is of
+    /// addresses that stand alone: who has these knows.
+    pub(crate) fn is_to_peer(&self) -> bool {
+        let one_link =
+            self.route.action == Action::Unicast && self.route.paths.iter().all(|p| p.gateway.is_none());
+        one_link
+            && match (self.key.prefix, self.route.source) {
+                (IpNet::V4(_), Some(own)) => !self.key.prefix.contains(&own),
+                (IpNet::V4(_), None) => false,
+                (IpNet::V6(p), _) => p.prefix_len() == 128 && !p.addr().is_unicast_link_local(),
+            }
+    }
+}
+
 /// Protocol of routes that the kernel makes itself, for addresses of devices.
 pub const RTPROT_KERNEL: u8 = 2;
 /// Protocol of routes that the kernel makes of routers' advertisements.
