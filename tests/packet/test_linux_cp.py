@@ -320,6 +320,63 @@ def test_deleted_by_somebody(all_pairs):
     assert p.mac in n.ip("-o link show e0").stdout
 
 
+def test_renamed_or_moved_by_somebody(all_pairs):
+    """A TAP that is renamed in Linux gets its name back, and one that is moved to another namespace is made anew where it was."""
+    t, n, p = all_pairs.bench, all_pairs.netns, all_pairs.bench.ports["left"]
+    was = all_pairs.pairs()["left"]
+    n.ip("link set e0 down")
+    n.ip("link set e0 name other")
+    n.ip("link set other up", check=False)
+    wait_for("it has its name back", lambda: "other" not in (links := n.ip("-br link").stdout) and "e0 " in links)
+    n.ip("link set e0 up")
+    wait_for("the log tells", lambda: "e0 was renamed to other: it has its name back" in t.ctl("show log"))
+    assert all_pairs.pairs()["left"] == was
+    all_pairs.linux["e0"].close()
+    away = Netns("away")
+    try:
+        n.ip(f"link set e0 netns {away.name}")
+        wait_for("there is another one", lambda: all_pairs.pairs()["left"]["ifindex"] not in (None, was["ifindex"]) and "e0 " in n.ip("-br link").stdout, timeout=10)
+        wait_for("the old one is gone", lambda: "e0" not in away.ip("-br link").stdout)
+        assert "was moved to another namespace" in t.ctl("show log")
+    finally:
+        away.delete()
+    all_pairs.attach("e0")
+    ping = bytes(into(p) / IP(src=p.host, dst=p.ip) / ICMP())
+    t.left.send(ping)
+    all_pairs.linux["e0"].wait(lambda f: bytes(f) == ping)
+
+
+def test_a_namespace_that_goes_takes_all_of_linuxs_along():
+    """Addresses, neighbors and routes that Linux had brought go with it, and come back with another of its name."""
+    with fresh({}) as t:
+        b, p = t.bench, t.bench.ports["left"]
+        mine = ["10.0.1.1/24", "2001:db8:1::1/64"]
+
+        def bring():
+            t.netns.ip("address add 10.77.0.1/24 dev e0")
+            t.netns.ip("link set e0 up mtu 1400")
+            t.netns.ip("neighbor replace 10.77.0.9 lladdr 02:00:00:00:00:09 dev e0 nud permanent")
+            t.netns.ip("route add 20.0.0.0/24 via 10.77.0.9")
+            wait_for("all is there", lambda: has("10.77.0.1/24") and "via 10.77.0.9 left" in b.ctl("show ip fib 20.0.0.1")
+                     and "10.77.0.9" in b.ctl("show ip neighbors") and "1400" in b.ctl("show interface left"))
+
+        def has(net):
+            return net in b.ctl("show interface address left")
+
+        t.make("left", "e0")
+        bring()
+        t.linux.pop("e0").close()
+        name = t.netns.name
+        run(f"ip netns del {name}")
+        wait_for("all is gone", lambda: not has("10.77.0.1/24") and "10.77.0.9" not in b.ctl("show ip fib 20.0.0.1")
+                 and "10.77.0.9" not in b.ctl("show ip neighbors") and "1400" not in b.ctl("show interface left"), timeout=15)
+        assert all(has(net) for net in mine)
+        run(f"ip netns add {name}")
+        wait_for("the pair is there", lambda: "e0" in t.netns.ip("-br link").stdout, timeout=15)
+        bring()
+        assert all(has(net) for net in mine)
+
+
 def test_show(all_pairs):
     n = all_pairs.netns.name
     shown = all_pairs.bench.router.json("show lcp")

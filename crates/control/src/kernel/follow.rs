@@ -81,6 +81,9 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
         }
         if changes != seen || turns >= LOOK_ANYHOW {
             (seen, turns) = (changes, 0);
+            while net::linux_cp::drop_lost(&mut router.borrow_mut()) {
+                tokio::task::yield_now().await;
+            }
             let wanted = wanted(&router.borrow());
             let (buffer, makes) = {
                 let router = router.borrow();

@@ -99,6 +99,18 @@ pub(super) fn delete(name: &str, netns: Option<&str>) -> Result<(), Error> {
     })
 }
 
+/// Gives a device, by Linux's number in a namespace (the caller's own when absent), another name. Before Linux 6.2 it must be down for that.
+///
+/// # Errors
+/// There is none of this number, the name is taken, or Linux refuses.
+pub fn rename(index: u32, netns: Option<&str>, name: &str) -> Result<(), Error> {
+    let bytes = [name.as_bytes(), &[0]].concat();
+    netns::within(netns, || {
+        let request = Request::change(RTM_SETLINK, 0, &device(index)).with(IFLA_IFNAME, &bytes);
+        Netlink::here()?.change(request).map_err(system(format!("rename a device to {name}")))
+    })
+}
+
 /// A descriptor that this process was started with; closed where another program is started from now on.
 ///
 /// # Errors

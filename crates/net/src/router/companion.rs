@@ -183,7 +183,7 @@ impl Router {
     }
 
     /// A device goes for good: its queue is kept no longer.
-    fn forget_queue(&mut self, linux: &Left) {
+    pub(super) fn forget_queue(&mut self, linux: &Left) {
         if let Some(keeper) = &mut self.companions.keeper {
             keeper.forget(&key(&linux.name, linux.netns.as_deref()));
         }
@@ -276,6 +276,11 @@ impl Router {
         {
             self.note(true, e.message);
         }
+    }
+
+    /// Whether its Linux side is gone, and not there again yet.
+    pub(crate) fn is_companion_lost(&self, index: u32) -> bool {
+        self.interface(index).is_some_and(|i| i.companion && !i.has_device())
     }
 
     /// Linux's number of its Linux side; none while that is gone.

@@ -285,6 +285,8 @@ pub trait DeviceControl: Send {
     fn unmake(&mut self) {}
     /// It goes for good: what outlives the router otherwise goes with it.
     fn delete(&mut self) {}
+    /// What outlives the router otherwise ends with its queues: it is where nobody looks for it.
+    fn unmake_moved(&mut self) {}
     /// A queue of a device that is to stay open while the router is started anew.
     fn queue(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -664,6 +666,10 @@ impl DeviceControl for TapControl {
 
     fn delete(&mut self) {
         self.0.delete();
+    }
+
+    fn unmake_moved(&mut self) {
+        let _ = self.0.set_persist(false);
     }
 
     fn queue(&self) -> Option<BorrowedFd<'_>> {

@@ -5,6 +5,7 @@ use super::aside::Asks;
 use super::devices::{Device, HostConfig, InLinux};
 use super::tell::Todo;
 use super::{DeviceControl, IfState, Kind, Op, OpError, Router};
+use drivers::tap::kept::Left;
 use packet::eth::MacAddr;
 use std::sync::Arc;
 
@@ -41,6 +42,12 @@ impl IfState {
         }
     }
 
+    /// A part's TAP whose host side was renamed or moved, as an event tells.
+    fn strays(&self, ev: &drivers::LinkEvent) -> bool {
+        let alive = self.has_device() && !self.device().is_some_and(DeviceControl::dead);
+        self.companion && alive && self.tap().is_some_and(|name| ev.deleted || name != ev.name)
+    }
+
     /// A TAP whose host side was deleted, while the router still has its queues.
     fn is_dead_tap(&self) -> bool {
         self.tap().is_some() && self.has_device() && self.device().is_some_and(DeviceControl::dead)
@@ -50,10 +57,17 @@ impl IfState {
 impl Router {
     /// Follows a change of a Linux device.
     pub fn link_event(&mut self, netns: Option<&str>, ev: &drivers::LinkEvent) {
-        let ours = |i: &&IfState| {
+        let here = |i: &IfState| {
             let place = i.device().and_then(DeviceControl::linux);
             place.is_some_and(|(ns, index)| ns.as_deref() == netns && index == ev.ifindex)
-                && i.tap().is_none_or(|name| if ev.deleted { i.is_dead_tap() } else { name == ev.name })
+        };
+        let strays = |i: &&IfState| here(i) && i.strays(ev);
+        let astray = self.interfaces().find(strays).map(|i| i.index);
+        if let Some(index) = astray {
+            return if ev.deleted { self.take_back(index) } else { self.name_back(index, ev) };
+        }
+        let ours = |i: &&IfState| {
+            here(i) && i.tap().is_none_or(|name| if ev.deleted { i.is_dead_tap() } else { name == ev.name })
         };
         let found = self.interfaces().find(ours).map(|i| (i.index, i.host().map(|c| c.host != ev.name)));
         match found {
@@ -77,6 +91,46 @@ impl Router {
             }
             self.regain(index);
         }
+    }
+
+    /// Somebody has moved the Linux side of a part's TAP to another namespace, where nobody looks for it: it goes, and the next look makes
+    /// it anew where it is to be.
+    fn take_back(&mut self, index: u32) {
+        let linux = match self.interface(index).map(|i| &i.origin) {
+            Some(Op::CreateTap { config, .. }) => {
+                Left { name: config.host_name.clone(), netns: config.netns.clone() }
+            }
+            _ => return,
+        };
+        if let Some(device) = self.interfaces.get_mut(index).and_then(|i| i.device.as_mut()) {
+            // It ends with its queues.
+            device.unmake_moved();
+        }
+        self.forget_queue(&linux);
+        self.lose(index, "was moved to another namespace, and ends there");
+    }
+
+    /// Somebody has renamed it: it gets its name back.
+    fn name_back(&mut self, index: u32, ev: &drivers::LinkEvent) {
+        let Some(Op::CreateTap { config, .. }) = self.interface(index).map(|i| &i.origin) else { return };
+        let (name, netns, from, number) =
+            (config.host_name.clone(), config.netns.clone(), ev.name.clone(), ev.ifindex);
+        let words = format!("{}: Linux device {name} was renamed to {from}", self.interface_name(index));
+        let work = move || drivers::tap::kept::rename(number, netns.as_deref(), &name);
+        self.ask(Asks::Linux, work, move |router, done| {
+            let why = done.map_err(|e| OpError::new(e.to_string()))?.err().map(|e| e.to_string());
+            let Some(i) = router.interfaces.get_mut(index) else { return Ok(()) };
+            if why.is_some() && i.trouble == why {
+                return Ok(());
+            }
+            i.trouble.clone_from(&why);
+            let end = why.map_or_else(
+                || ": it has its name back".into(),
+                |e| format!(", and does not get its name back: {e}"),
+            );
+            router.note(true, words + &end);
+            Ok(())
+        });
     }
 
     fn follow_device(&mut self, index: u32, ev: &drivers::LinkEvent) {
