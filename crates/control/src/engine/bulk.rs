@@ -140,7 +140,9 @@ impl Goal {
                 (None, Lookup::Mpls) => Id::LabelTable(id),
                 (None, Lookup::Ip4) => Id::Table(RouteTable { v6: false, id }),
                 (None, Lookup::Ip6) => Id::Table(RouteTable { v6: true, id }),
-                (None, Lookup::Own | Lookup::Frame | Lookup::Ip) => Id::Table(RouteTable { v6, id }),
+                (None, Lookup::Own | Lookup::Frame | Lookup::Ip | Lookup::IpEach(_)) => {
+                    Id::Table(RouteTable { v6, id })
+                }
             });
         }
         out.sort();

@@ -144,12 +144,15 @@ impl Devices {
 
     /// Into a table of Linux's, of both families; of one where the router has no other.
     fn lookup_in(&self, router: &Router, table: u32) -> Target {
-        let id = if table == MAIN { self.of_all(false) } else { table };
-        let lookup = match [false, true].map(|v6| router.has_table(RouteTable { v6, id })) {
-            [true, false] => Lookup::Ip4,
-            [false, true] => Lookup::Ip6,
-            _ => Lookup::Ip,
-        };
+        let of = |v6| if table == MAIN { self.of_all(v6) } else { table };
+        let [four, six] = [false, true].map(of);
+        let (id, lookup) =
+            match [(false, four), (true, six)].map(|(v6, id)| router.has_table(RouteTable { v6, id })) {
+                [true, false] => (four, Lookup::Ip4),
+                [false, true] => (six, Lookup::Ip6),
+                _ if four == six => (four, Lookup::Ip),
+                _ => (four, Lookup::IpEach(six)),
+            };
         Target::Paths(vec![RoutePath { table: Some(id), lookup, ..RoutePath::default() }])
     }
 
@@ -218,6 +221,19 @@ mod tests {
             router.commit(vec![Op::CreateTable { table, name: None }]).unwrap();
             assert_eq!(into(&router, 10), (Some(10), lookup));
         }
+        // Of `main` each family has the table in which the interfaces are.
+        let devices = {
+            let first = Op::CreateLoopback { instance: Some(0), mac: None };
+            let name = || String::from("loop0");
+            router
+                .commit(vec![first, Op::SetTable { name: name(), table: RouteTable { v6: true, id: 10 } }])
+                .unwrap();
+            let mut devices = Devices::default();
+            devices.insert(&router, 7, router.interface_index("loop0").unwrap());
+            devices
+        };
+        let Target::Paths(paths) = devices.lookup_in(&router, MAIN) else { panic!() };
+        assert_eq!((paths[0].table, paths[0].lookup), (Some(0), Lookup::IpEach(10)));
         for not in [
             vec![over(None)],
             vec![over(Some(10)), over(Some(11))],

@@ -200,12 +200,12 @@ impl Reader<'_> {
             Lookup::Frame if p.labels.is_none() && p.address.is_none() => return true,
             Lookup::Frame => ("l2-input-on takes an interface and nothing else", "l2-input-on INTERFACE"),
             _ if !p.labels.is_empty() => ("labels are put on for a neighbour", "name its address"),
-            Lookup::Ip4 | Lookup::Ip6 | Lookup::Ip if eos == Some(false) => {
+            Lookup::Ip4 | Lookup::Ip6 | Lookup::Ip | Lookup::IpEach(_) if eos == Some(false) => {
                 ("only at the bottom of a stack an IP packet follows", "eos")
             }
             Lookup::Mpls if eos == Some(true) => ("behind the bottom of a stack is no label", "non-eos"),
             Lookup::Mpls => return self.has_table(d, p.place, id),
-            Lookup::Ip4 | Lookup::Ip6 | Lookup::Ip => {
+            Lookup::Ip4 | Lookup::Ip6 | Lookup::Ip | Lookup::IpEach(_) => {
                 let mut families = [false, true]
                     .into_iter()
                     .filter(|v6| p.lookup == Lookup::Ip || *v6 == (p.lookup == Lookup::Ip6));

@@ -43,7 +43,12 @@ pub(super) fn path_words(router: &Router, p: &RoutePath, v6: bool) -> String {
     }
     match (p.table, p.address) {
         (Some(t), Some(_)) => _ = write!(out, " next-hop-table {t}"),
-        (Some(t), None) => _ = write!(out, " {}-lookup-in-table {t}", p.lookup.word(v6)),
+        (Some(t), None) => {
+            let _ = write!(out, " {}-lookup-in-table {t}", p.lookup.word(v6));
+            if let Lookup::IpEach(six) = p.lookup {
+                let _ = write!(out, " ip6-lookup-in-table {six}");
+            }
+        }
         (None, None) if !matches!(p.lookup, Lookup::Own | Lookup::Frame) => {
             _ = write!(out, " {}-lookup in the packet's own table", p.lookup.word(v6));
         }

@@ -60,6 +60,10 @@ fn check_label_path(router: &Router, bottom: bool, p: &RoutePath) -> Result<(), 
         Lookup::Ip4 => &[false],
         Lookup::Ip6 => &[true],
         Lookup::Ip => &[false, true],
+        Lookup::IpEach(six) => {
+            router.fib_index_of(RouteTable { v6: true, id: six }).map_err(|e| e.message)?;
+            &[false]
+        }
         Lookup::Mpls if bottom => {
             return Err(format!(
                 "behind the bottom of a stack is no label to be looked up in MPLS table {id}: use non-eos"

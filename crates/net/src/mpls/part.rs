@@ -4,7 +4,7 @@
 
 use super::batch::LabelBatch;
 use super::commands;
-use super::routes::{apply_labels, empty_label_table, no_labels};
+use super::routes::{apply_labels, empty_label_table, label_routes, no_labels};
 use super::tunnel::state::{
     self as tunnels, TunnelConfig, Tunnels, create_tunnel, frame_tunnel, ip_tunnel, set_tunnel_paths,
 };
@@ -306,6 +306,25 @@ impl Part for Mpls {
         let mut all = tunnels::tunnels(router);
         let tunnel = all.find(|t| t.group == group)?;
         Some(format!("the tunnel {}", router.interface_name(tunnel.interface)))
+    }
+
+    fn leads_by(&self, router: &Router, group: u32) -> Option<String> {
+        let more = router.group(group).filter(|g| g.mpls)?.routes.saturating_sub(1);
+        let tables = label_tables(router).into_iter();
+        let mut all = tables.flat_map(|t| label_routes(router, t.id, 0).map(move |l| (t.id, l)));
+        let (table, l) = all.find(|(_, l)| l.group == group)?;
+        let (label, which) = (l.label, if l.bottom { "eos" } else { "non-eos" });
+        let others = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let leads = if more == 0 { "leads" } else { "lead" };
+        Some(match l.source {
+            Source::Static => format!(
+                "label {label} of MPLS table {table}{others} {leads} into it (mpls local-label del {label} {which} table {table})"
+            ),
+            source => format!(
+                "label {label} of MPLS table {table}{others} {leads} into it, as {} has said: it is for that to take it away",
+                router.source_name(source)
+            ),
+        })
     }
 
     fn pseudowire(&self, router: &Router, index: u32) -> Option<Pseudowire> {

@@ -47,6 +47,8 @@ pub enum Lookup {
     Ip6,
     /// IPv4 or IPv6 behind a label, by the version of the packet: in the tables of both families with the number.
     Ip,
+    /// The same where the family of IPv6 has a table of another number, which is this. Only Linux's labels lead so.
+    IpEach(u32),
     /// By the next label.
     Mpls,
     /// Not at all: behind the label is a frame that comes in on the path's interface.
@@ -68,7 +70,7 @@ impl Lookup {
 
     /// Whether it is only for labels at the bottom of a stack, behind which an IP packet or a frame follows.
     pub fn ends_stack(self) -> bool {
-        matches!(self, Lookup::Ip4 | Lookup::Ip6 | Lookup::Ip | Lookup::Frame)
+        matches!(self, Lookup::Ip4 | Lookup::Ip6 | Lookup::Ip | Lookup::IpEach(_) | Lookup::Frame)
     }
 }
 

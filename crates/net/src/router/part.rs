@@ -239,6 +239,12 @@ pub(crate) trait Part: Sync {
         None
     }
 
+    /// What leads by a next-hop group that is none of routes, in words; nothing where that is not this part's.
+    fn leads_by(&self, router: &Router, group: u32) -> Option<String> {
+        let _ = (router, group);
+        None
+    }
+
     /// Why a bridge domain cannot go; nothing where it can. With the command that undoes it.
     fn uses_bridge(&self, router: &Router, id: u32) -> Option<String> {
         let _ = (router, id);

@@ -196,7 +196,8 @@ impl Work<'_> {
     fn disposed(&mut self, p: &RoutePath) -> Vec<Lead> {
         let uniform = u8::from(p.labels.uniform);
         let (table, kind) = match p.lookup {
-            Lookup::Ip => return self.disposed_by_version(p),
+            Lookup::Ip => return self.disposed_by_version(p, p.table),
+            Lookup::IpEach(six) => return self.disposed_by_version(p, Some(six)),
             Lookup::Ip4 | Lookup::Own | Lookup::Frame => (TableKind::Ip4, kind::DISPOSE4),
             Lookup::Ip6 => (TableKind::Ip6, kind::DISPOSE6),
             Lookup::Mpls => (TableKind::Mpls, kind::NEXT_LABEL),
@@ -213,9 +214,9 @@ impl Work<'_> {
     }
 
     /// A path of a label route into the tables of both families.
-    fn disposed_by_version(&mut self, p: &RoutePath) -> Vec<Lead> {
-        let place = |v6| self.router.fibs.fib_index(RouteTable { v6, id: p.table? });
-        let (Some(four), Some(six)) = (place(false), place(true)) else { return vec![] };
+    fn disposed_by_version(&mut self, p: &RoutePath, six: Option<u32>) -> Vec<Lead> {
+        let place = |v6, id: Option<u32>| self.router.fibs.fib_index(RouteTable { v6, id: id? });
+        let (Some(four), Some(six)) = (place(false, p.table), place(true, six)) else { return vec![] };
         self.out.tables.extend([(TableKind::Ip4, four), (TableKind::Ip6, six)]);
         let kind = if p.labels.uniform { kind::DISPOSE_IP_UNIFORM } else { kind::DISPOSE_IP };
         vec![single(kind, None, both_families(four, six))]

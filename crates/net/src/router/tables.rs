@@ -224,11 +224,14 @@ impl Router {
         let others = |g: &super::NextHopInfo| g.routes > own.get(&g.id).copied().unwrap_or(0);
         match users.filter_map(|g| self.group(g)).find(others) {
             None => Ok(fib_index),
-            Some(g) => Err(OpError::new(format!(
-                "{table} cannot be removed: {} of next-hop group {} lead into it",
-                super::routes::plural_routes(g.routes),
-                g.id
-            ))),
+            Some(g) => {
+                let what = self.parts.all.iter().find_map(|p| p.leads_by(self, g.id));
+                let what = what.unwrap_or_else(|| {
+                    let routes = super::routes::plural_routes(g.routes);
+                    format!("{routes} of next-hop group {} lead into it", g.id)
+                });
+                Err(OpError::new(format!("{table} cannot be removed: {what}")))
+            }
         }
     }
 
