@@ -3,7 +3,7 @@
 use super::objects::{Id, Side};
 use super::steps::Plan;
 use ipnet::IpNet;
-use model::{Phase, Reason};
+use model::Phase;
 use std::collections::{BTreeSet, HashSet};
 
 /// What of two documents differs, as a text is told.
@@ -43,7 +43,7 @@ impl Plan {
     pub(crate) fn differing(&self, sides: [&Side; 2]) -> Differing {
         let mut out = Differing::default();
         for step in &self.steps {
-            if matches!(step.anew, Some(Reason::Needs(_) | Reason::Circle)) {
+            if step.is_taken_along() {
                 continue;
             }
             let place = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();

@@ -111,6 +111,14 @@ fn between(
     Plan { steps: steps.into_iter().map(step).collect(), runs, stays: vec![] }
 }
 
+impl Step {
+    /// It is only made anew for another one: it does not differ.
+    pub(super) fn is_taken_along(&self) -> bool {
+        let along = matches!(self.anew, Some(Reason::Needs(_) | Reason::Circle));
+        along && (matches!(self.id, Id::Routes(_) | Id::Labels(_)) || self.old == self.new)
+    }
+}
+
 impl Plan {
     /// What of it only root may have done: in words, of the first such step.
     pub fn for_root(&self) -> Option<String> {

@@ -55,8 +55,7 @@ pub fn differences(plan: &Plan, start: (usize, usize), most: usize) -> (Vec<Line
             return (out, Some((at, item)));
         }
         let more = match &step.id {
-            // What is only taken along does not differ.
-            _ if matches!(step.anew, Some(Reason::Needs(_) | Reason::Circle)) => false,
+            _ if step.is_taken_along() => false,
             Id::Routes(n) => {
                 let run = plan.runs.routes.get(*n).and_then(|r| r.items.get(item));
                 out.extend(run.map(|i| route(plan, i)));

@@ -130,6 +130,22 @@ fn a_plan_touches_only_what_differs() {
     );
 }
 
+/// One of both is made anew, as no order leads there in place: it differs all the same.
+#[test]
+fn both_halves_of_an_exchange_differ() {
+    let a = "loopbacks: {loop0: {lcp: e0, mtu: 9000}, loop1: {lcp: e1}}\n";
+    let b = "loopbacks: {loop0: {lcp: e1, mtu: 9000}, loop1: {lcp: e0}}\n";
+    let plan = engine::plan(&Side::of(&parse(a)), &Side::of(&parse(b))).unwrap();
+    let (all, _) = engine::differences(&plan, (0, 0), 100);
+    let mut all: Vec<String> = all.into_iter().map(|l| format!("{} {}", l.sign, l.text)).collect();
+    all.sort();
+    let of = |loopback: &str, from: &str, to: &str| {
+        let pair = |host: &str| format!("interface {loopback}: has the pair {host} in Linux");
+        format!("~ {}", pair(&format!("{from} in Linux -> has the pair {to}")))
+    };
+    assert_eq!(all, [of("loop0", "e0", "e1"), of("loop1", "e1", "e0")]);
+}
+
 #[test]
 fn routes_move_from_an_interface_that_goes_to_one_that_comes() {
     let a = "loopbacks: {loop0: {addresses: [10.0.0.1/24]}, loop7: {}}\nroutes: [10.9.0.0/16 via loop0]\n";
