@@ -13,6 +13,9 @@ import (
 // Capture says which packets are captured; all, where it says nothing.
 type Capture = quiverv1.CaptureRequest
 
+// Trace says at which nodes packets begin to be traced, and which.
+type Trace = quiverv1.TraceRequest
+
 // PuntFilter is a kind of packets for the router itself; see [UDPPort] and its like.
 type PuntFilter = quiverv1.PuntRequest_Filter
 
@@ -47,6 +50,15 @@ type CaptureEvent struct {
 	Lost uint64
 }
 
+// TraceEvent is what a trace tells: a packet with what nodes did with it, or how many are lost. The first event has neither: packets are
+// traced from then on.
+type TraceEvent struct {
+	// Packet that passed; nil for none.
+	Packet *quiverv1.TraceResponse_Packet
+	// Lost packets, as they were not taken in time.
+	Lost uint64
+}
+
 // PuntEvent is the same of packets that a program has asked for.
 type PuntEvent struct {
 	// Packet that came; nil for none.
@@ -65,6 +77,21 @@ func (c *Client) Capture(ctx context.Context, what *Capture) iter.Seq2[CaptureEv
 		}
 		if m.Lost != 0 || len(m.Packets) == 0 {
 			events = append(events, CaptureEvent{Lost: m.Lost})
+		}
+		return events
+	})
+}
+
+// Trace yields packets with what each node did with them, until the context ends, the loop is left, or there were as many as asked for.
+func (c *Client) Trace(ctx context.Context, what *Trace) iter.Seq2[TraceEvent, error] {
+	return passing(answers(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[quiverv1.TraceResponse], error) {
+		return c.packets.Trace(ctx, what)
+	}), func(m *quiverv1.TraceResponse) (events []TraceEvent) {
+		for _, p := range m.Packets {
+			events = append(events, TraceEvent{Packet: p})
+		}
+		if m.Lost != 0 || len(m.Packets) == 0 {
+			events = append(events, TraceEvent{Lost: m.Lost})
 		}
 		return events
 	})

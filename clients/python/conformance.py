@@ -79,7 +79,7 @@ class Awaited:
                         if (name == "watch_counters" and len(some) == 3) or (name == "events" and ended(some)):
                             break
                 return some
-            if isinstance(got, (quiver.aio.Program, quiver.aio.Follower, quiver.aio.Injector)):
+            if isinstance(got, (quiver.aio.Program, quiver.aio.Follower, quiver.aio.Injector, quiver.aio.Passing)):
                 return Awaited(await got.__aenter__(), self._loop)
             if isinstance(got, quiver.aio.Transaction):
                 return Awaited(got, self._loop)
@@ -91,6 +91,12 @@ class Awaited:
         if name in ("welcome", "done") or (name == "complete" and isinstance(self._of, quiver.aio.Follower)):
             return self._do(name)
         return lambda *words, **more: self._do(name, *words, **more)
+
+    def __iter__(self) -> Any:
+        async def do() -> Any:
+            return [item async for item in self._of]
+
+        return iter(asyncio.run_coroutine_threadsafe(do(), self._loop).result())
 
     def __enter__(self) -> Any:
         return self._do("__aenter__")
@@ -243,6 +249,13 @@ class Runner:
                 return {"taken": taken}
             finally:
                 self.open.pop("injector").close()
+        if name == "trace":
+            self.open["trace"] = passing = router.trace(*a["nodes"], interface=a.get("interface", ""), count=a.get("count", 0), timeout=timeout)
+            try:
+                self.call("inject", a)
+                return [plain(p) for p in passing]
+            finally:
+                self.open.pop("trace").close()
         if name == "program":
             more = {k: a[k] for k in ("preference", "grace_seconds") if k in a}
             self.open[a["as"]] = program = router.program(a["name"], **more)

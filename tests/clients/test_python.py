@@ -288,6 +288,25 @@ def test_capture(environment, router, tmp_path):
     assert sorted(got) == sorted(records(both))
 
 
+def test_trace(environment, router):
+    """What nodes do with frames is told as the shell shows it."""
+    router.router.ctl("clear trace")
+    router.router.ctl("trace add af-packet-input 1")
+    program = Running([environment, os.path.join(EXAMPLES, "trace.py"), router.api, "1", "af-packet-input"])
+    try:
+        program.expect("tracing")
+        router.left.send(bytes.fromhex("02fe000000ff020000000102") + b"\x88\xb5" + bytes(50))
+        assert program.process.wait(timeout=60) == 0
+        steps = wait_for("the shell has it", lambda: router.router.json("show trace"))[0]["steps"]
+    finally:
+        program.process.kill()
+        said = program.read()
+        program.process.stdout.close()
+    assert f"packet 1 of worker 0: {' > '.join(s['node'] for s in steps)}\n" in said
+    dropped = [s for s in steps if s["drop"]]
+    assert dropped and all(f"  dropped by {s['node']}: {s['drop']['meaning']}\n" in said for s in dropped)
+
+
 def test_tls(environment, tmp_path):
     """Over a network: certificates on both sides, and why somebody is refused; the limit by rate."""
     router = TlsRouter(tmp_path)

@@ -112,6 +112,25 @@ func init() {
 			taken, err := injector.Inject(injection)
 			return map[string]any{"taken": float64(taken)}, err
 		},
+		"trace": func(r *runner, ctx context.Context, a arguments) (any, error) {
+			what := &quiver.Trace{Nodes: a.texts("nodes"), Interface: a.text("interface"), Count: a.number("count")}
+			list, begun := []any{}, false
+			for event, err := range r.client.Trace(ctx, what) {
+				if err != nil {
+					return nil, err
+				}
+				if event.Packet != nil {
+					list = append(list, value(event.Packet))
+				}
+				if !begun {
+					begun = true
+					if _, err := calls["inject"](r, ctx, a); err != nil {
+						return nil, err
+					}
+				}
+			}
+			return list, nil
+		},
 		"complete": func(r *runner, ctx context.Context, a arguments) (any, error) {
 			return of(r.client.Complete(ctx, a.text("line")))
 		},

@@ -206,6 +206,126 @@ func (x *CaptureResponse) GetLost() uint64 {
 	return 0
 }
 
+// Which packets to trace.
+type TraceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tracing begins at these nodes, 1 to 32: an input such as `af-packet-input`, or any other that `show graph` names.
+	Nodes []string `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The stream ends after so many packets, of all workers together; 0: it goes on.
+	Count uint64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	// Only packets that came on this interface, as the node sees it: behind `ethernet-input` frames of a sub-interface are the
+	// sub-interface's. Empty: on any.
+	Interface     string `protobuf:"bytes,3,opt,name=interface,proto3" json:"interface,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceRequest) Reset() {
+	*x = TraceRequest{}
+	mi := &file_quiver_v1_packets_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceRequest) ProtoMessage() {}
+
+func (x *TraceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_quiver_v1_packets_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
+func (*TraceRequest) Descriptor() ([]byte, []int) {
+	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TraceRequest) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *TraceRequest) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *TraceRequest) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+// Some packets, in the order in which they began.
+type TraceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The packets.
+	Packets []*TraceResponse_Packet `protobuf:"bytes,1,rep,name=packets,proto3" json:"packets,omitempty"`
+	// So many packets came since the last message and were not traced, as the client did not take what had come before.
+	Lost          uint64 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceResponse) Reset() {
+	*x = TraceResponse{}
+	mi := &file_quiver_v1_packets_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceResponse) ProtoMessage() {}
+
+func (x *TraceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quiver_v1_packets_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
+func (*TraceResponse) Descriptor() ([]byte, []int) {
+	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TraceResponse) GetPackets() []*TraceResponse_Packet {
+	if x != nil {
+		return x.Packets
+	}
+	return nil
+}
+
+func (x *TraceResponse) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
 // Packets for a node of the graph.
 type InjectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -229,7 +349,7 @@ type InjectRequest struct {
 
 func (x *InjectRequest) Reset() {
 	*x = InjectRequest{}
-	mi := &file_quiver_v1_packets_proto_msgTypes[2]
+	mi := &file_quiver_v1_packets_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -241,7 +361,7 @@ func (x *InjectRequest) String() string {
 func (*InjectRequest) ProtoMessage() {}
 
 func (x *InjectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quiver_v1_packets_proto_msgTypes[2]
+	mi := &file_quiver_v1_packets_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -254,7 +374,7 @@ func (x *InjectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InjectRequest.ProtoReflect.Descriptor instead.
 func (*InjectRequest) Descriptor() ([]byte, []int) {
-	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{2}
+	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InjectRequest) GetNode() string {
@@ -305,7 +425,7 @@ type InjectResponse struct {
 
 func (x *InjectResponse) Reset() {
 	*x = InjectResponse{}
-	mi := &file_quiver_v1_packets_proto_msgTypes[3]
+	mi := &file_quiver_v1_packets_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -317,7 +437,7 @@ func (x *InjectResponse) String() string {
 func (*InjectResponse) ProtoMessage() {}
 
 func (x *InjectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quiver_v1_packets_proto_msgTypes[3]
+	mi := &file_quiver_v1_packets_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -330,7 +450,7 @@ func (x *InjectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InjectResponse.ProtoReflect.Descriptor instead.
 func (*InjectResponse) Descriptor() ([]byte, []int) {
-	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{3}
+	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InjectResponse) GetTaken() uint64 {
@@ -358,7 +478,7 @@ type PuntRequest struct {
 
 func (x *PuntRequest) Reset() {
 	*x = PuntRequest{}
-	mi := &file_quiver_v1_packets_proto_msgTypes[4]
+	mi := &file_quiver_v1_packets_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +490,7 @@ func (x *PuntRequest) String() string {
 func (*PuntRequest) ProtoMessage() {}
 
 func (x *PuntRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quiver_v1_packets_proto_msgTypes[4]
+	mi := &file_quiver_v1_packets_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +503,7 @@ func (x *PuntRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PuntRequest.ProtoReflect.Descriptor instead.
 func (*PuntRequest) Descriptor() ([]byte, []int) {
-	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{4}
+	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PuntRequest) GetFilters() []*PuntRequest_Filter {
@@ -406,7 +526,7 @@ type PuntResponse struct {
 
 func (x *PuntResponse) Reset() {
 	*x = PuntResponse{}
-	mi := &file_quiver_v1_packets_proto_msgTypes[5]
+	mi := &file_quiver_v1_packets_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +538,7 @@ func (x *PuntResponse) String() string {
 func (*PuntResponse) ProtoMessage() {}
 
 func (x *PuntResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quiver_v1_packets_proto_msgTypes[5]
+	mi := &file_quiver_v1_packets_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +551,7 @@ func (x *PuntResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PuntResponse.ProtoReflect.Descriptor instead.
 func (*PuntResponse) Descriptor() ([]byte, []int) {
-	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{5}
+	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PuntResponse) GetPackets() []*PuntResponse_Packet {
@@ -467,7 +587,7 @@ type CaptureResponse_Packet struct {
 
 func (x *CaptureResponse_Packet) Reset() {
 	*x = CaptureResponse_Packet{}
-	mi := &file_quiver_v1_packets_proto_msgTypes[6]
+	mi := &file_quiver_v1_packets_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +599,7 @@ func (x *CaptureResponse_Packet) String() string {
 func (*CaptureResponse_Packet) ProtoMessage() {}
 
 func (x *CaptureResponse_Packet) ProtoReflect() protoreflect.Message {
-	mi := &file_quiver_v1_packets_proto_msgTypes[6]
+	mi := &file_quiver_v1_packets_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,6 +650,197 @@ func (x *CaptureResponse_Packet) GetInterface() string {
 	return ""
 }
 
+// A packet, when no node had anything to do with it for a while.
+type TraceResponse_Packet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number in the stream, from 1 on.
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// The worker, from 0 on; `show trace` calls worker 0 thread 1. What another worker does with a packet that is handed to it is not traced.
+	Worker uint32 `protobuf:"varint,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	// What nodes did with it, in order; copies of it, and the fragments that are made of it, have theirs among them.
+	Steps []*TraceResponse_Step `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
+	// The packet was told already, and has gone on since: it had waited, for a neighbor maybe, or has very many steps.
+	Continued bool `protobuf:"varint,4,opt,name=continued,proto3" json:"continued,omitempty"`
+	// Steps of it may be missing, as the client did not take what had come before.
+	Incomplete    bool `protobuf:"varint,5,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceResponse_Packet) Reset() {
+	*x = TraceResponse_Packet{}
+	mi := &file_quiver_v1_packets_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceResponse_Packet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceResponse_Packet) ProtoMessage() {}
+
+func (x *TraceResponse_Packet) ProtoReflect() protoreflect.Message {
+	mi := &file_quiver_v1_packets_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceResponse_Packet.ProtoReflect.Descriptor instead.
+func (*TraceResponse_Packet) Descriptor() ([]byte, []int) {
+	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{3, 0}
+}
+
+func (x *TraceResponse_Packet) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *TraceResponse_Packet) GetWorker() uint32 {
+	if x != nil {
+		return x.Worker
+	}
+	return 0
+}
+
+func (x *TraceResponse_Packet) GetSteps() []*TraceResponse_Step {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *TraceResponse_Packet) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
+}
+
+func (x *TraceResponse_Packet) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+// What a node did with a packet.
+type TraceResponse_Step struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The node to which the packet went; empty when this one kept it, sent it, or deals out whole vectors.
+	Next string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	// Why it was dropped, as `show errors` names it; empty: it was not.
+	DropReason string `protobuf:"bytes,3,opt,name=drop_reason,json=dropReason,proto3" json:"drop_reason,omitempty"`
+	// What that means.
+	DropMeaning string `protobuf:"bytes,4,opt,name=drop_meaning,json=dropMeaning,proto3" json:"drop_meaning,omitempty"`
+	// When, in nanoseconds since 1970 UTC.
+	TimeNs int64 `protobuf:"varint,5,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"`
+	// Bytes of the packet from its current header on, after the step.
+	Length uint32 `protobuf:"varint,6,opt,name=length,proto3" json:"length,omitempty"`
+	// What the node has to say of it, in lines.
+	Text string `protobuf:"bytes,7,opt,name=text,proto3" json:"text,omitempty"`
+	// The packet from its current header on, after the step: its first bytes, 96 at most.
+	Data          []byte `protobuf:"bytes,8,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceResponse_Step) Reset() {
+	*x = TraceResponse_Step{}
+	mi := &file_quiver_v1_packets_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceResponse_Step) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceResponse_Step) ProtoMessage() {}
+
+func (x *TraceResponse_Step) ProtoReflect() protoreflect.Message {
+	mi := &file_quiver_v1_packets_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceResponse_Step.ProtoReflect.Descriptor instead.
+func (*TraceResponse_Step) Descriptor() ([]byte, []int) {
+	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{3, 1}
+}
+
+func (x *TraceResponse_Step) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *TraceResponse_Step) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *TraceResponse_Step) GetDropReason() string {
+	if x != nil {
+		return x.DropReason
+	}
+	return ""
+}
+
+func (x *TraceResponse_Step) GetDropMeaning() string {
+	if x != nil {
+		return x.DropMeaning
+	}
+	return ""
+}
+
+func (x *TraceResponse_Step) GetTimeNs() int64 {
+	if x != nil {
+		return x.TimeNs
+	}
+	return 0
+}
+
+func (x *TraceResponse_Step) GetLength() uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *TraceResponse_Step) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *TraceResponse_Step) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // A kind of packets.
 type PuntRequest_Filter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -552,7 +863,7 @@ type PuntRequest_Filter struct {
 
 func (x *PuntRequest_Filter) Reset() {
 	*x = PuntRequest_Filter{}
-	mi := &file_quiver_v1_packets_proto_msgTypes[7]
+	mi := &file_quiver_v1_packets_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +875,7 @@ func (x *PuntRequest_Filter) String() string {
 func (*PuntRequest_Filter) ProtoMessage() {}
 
 func (x *PuntRequest_Filter) ProtoReflect() protoreflect.Message {
-	mi := &file_quiver_v1_packets_proto_msgTypes[7]
+	mi := &file_quiver_v1_packets_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +888,7 @@ func (x *PuntRequest_Filter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PuntRequest_Filter.ProtoReflect.Descriptor instead.
 func (*PuntRequest_Filter) Descriptor() ([]byte, []int) {
-	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{4, 0}
+	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{6, 0}
 }
 
 func (x *PuntRequest_Filter) GetWhat() isPuntRequest_Filter_What {
@@ -684,7 +995,7 @@ type PuntResponse_Packet struct {
 
 func (x *PuntResponse_Packet) Reset() {
 	*x = PuntResponse_Packet{}
-	mi := &file_quiver_v1_packets_proto_msgTypes[8]
+	mi := &file_quiver_v1_packets_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +1007,7 @@ func (x *PuntResponse_Packet) String() string {
 func (*PuntResponse_Packet) ProtoMessage() {}
 
 func (x *PuntResponse_Packet) ProtoReflect() protoreflect.Message {
-	mi := &file_quiver_v1_packets_proto_msgTypes[8]
+	mi := &file_quiver_v1_packets_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +1020,7 @@ func (x *PuntResponse_Packet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PuntResponse_Packet.ProtoReflect.Descriptor instead.
 func (*PuntResponse_Packet) Descriptor() ([]byte, []int) {
-	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{5, 0}
+	return file_quiver_v1_packets_proto_rawDescGZIP(), []int{7, 0}
 }
 
 func (x *PuntResponse_Packet) GetData() []byte {
@@ -754,7 +1065,32 @@ const file_quiver_v1_packets_proto_rawDesc = "" +
 	"\x06length\x18\x02 \x01(\rR\x06length\x12\x17\n" +
 	"\atime_ns\x18\x03 \x01(\x03R\x06timeNs\x128\n" +
 	"\tdirection\x18\x04 \x01(\x0e2\x1a.quiver.v1.PacketDirectionR\tdirection\x12\x1c\n" +
-	"\tinterface\x18\x05 \x01(\tR\tinterface\"\x99\x01\n" +
+	"\tinterface\x18\x05 \x01(\tR\tinterface\"X\n" +
+	"\fTraceRequest\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x1c\n" +
+	"\tinterface\x18\x03 \x01(\tR\tinterface\"\xda\x03\n" +
+	"\rTraceResponse\x129\n" +
+	"\apackets\x18\x01 \x03(\v2\x1f.quiver.v1.TraceResponse.PacketR\apackets\x12\x12\n" +
+	"\x04lost\x18\x02 \x01(\x04R\x04lost\x1a\xab\x01\n" +
+	"\x06Packet\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
+	"\x06worker\x18\x02 \x01(\rR\x06worker\x123\n" +
+	"\x05steps\x18\x03 \x03(\v2\x1d.quiver.v1.TraceResponse.StepR\x05steps\x12\x1c\n" +
+	"\tcontinued\x18\x04 \x01(\bR\tcontinued\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x05 \x01(\bR\n" +
+	"incomplete\x1a\xcb\x01\n" +
+	"\x04Step\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12\x1f\n" +
+	"\vdrop_reason\x18\x03 \x01(\tR\n" +
+	"dropReason\x12!\n" +
+	"\fdrop_meaning\x18\x04 \x01(\tR\vdropMeaning\x12\x17\n" +
+	"\atime_ns\x18\x05 \x01(\x03R\x06timeNs\x12\x16\n" +
+	"\x06length\x18\x06 \x01(\rR\x06length\x12\x12\n" +
+	"\x04text\x18\a \x01(\tR\x04text\x12\x12\n" +
+	"\x04data\x18\b \x01(\fR\x04data\"\x99\x01\n" +
 	"\rInjectRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12!\n" +
 	"\frx_interface\x18\x02 \x01(\tR\vrxInterface\x12!\n" +
@@ -787,9 +1123,10 @@ const file_quiver_v1_packets_proto_rawDesc = "" +
 	"\x1cPACKET_DIRECTION_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13PACKET_DIRECTION_RX\x10\x01\x12\x17\n" +
 	"\x13PACKET_DIRECTION_TX\x10\x02\x12\x19\n" +
-	"\x15PACKET_DIRECTION_DROP\x10\x032\xcb\x01\n" +
+	"\x15PACKET_DIRECTION_DROP\x10\x032\x89\x02\n" +
 	"\aPackets\x12B\n" +
-	"\aCapture\x12\x19.quiver.v1.CaptureRequest\x1a\x1a.quiver.v1.CaptureResponse0\x01\x12A\n" +
+	"\aCapture\x12\x19.quiver.v1.CaptureRequest\x1a\x1a.quiver.v1.CaptureResponse0\x01\x12<\n" +
+	"\x05Trace\x12\x17.quiver.v1.TraceRequest\x1a\x18.quiver.v1.TraceResponse0\x01\x12A\n" +
 	"\x06Inject\x12\x18.quiver.v1.InjectRequest\x1a\x19.quiver.v1.InjectResponse(\x010\x01\x129\n" +
 	"\x04Punt\x12\x16.quiver.v1.PuntRequest\x1a\x17.quiver.v1.PuntResponse0\x01b\x06proto3"
 
@@ -806,38 +1143,46 @@ func file_quiver_v1_packets_proto_rawDescGZIP() []byte {
 }
 
 var file_quiver_v1_packets_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_quiver_v1_packets_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_quiver_v1_packets_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_quiver_v1_packets_proto_goTypes = []any{
 	(PacketDirection)(0),           // 0: quiver.v1.PacketDirection
 	(*CaptureRequest)(nil),         // 1: quiver.v1.CaptureRequest
 	(*CaptureResponse)(nil),        // 2: quiver.v1.CaptureResponse
-	(*InjectRequest)(nil),          // 3: quiver.v1.InjectRequest
-	(*InjectResponse)(nil),         // 4: quiver.v1.InjectResponse
-	(*PuntRequest)(nil),            // 5: quiver.v1.PuntRequest
-	(*PuntResponse)(nil),           // 6: quiver.v1.PuntResponse
-	(*CaptureResponse_Packet)(nil), // 7: quiver.v1.CaptureResponse.Packet
-	(*PuntRequest_Filter)(nil),     // 8: quiver.v1.PuntRequest.Filter
-	(*PuntResponse_Packet)(nil),    // 9: quiver.v1.PuntResponse.Packet
-	(*ErrorInfo)(nil),              // 10: quiver.v1.ErrorInfo
+	(*TraceRequest)(nil),           // 3: quiver.v1.TraceRequest
+	(*TraceResponse)(nil),          // 4: quiver.v1.TraceResponse
+	(*InjectRequest)(nil),          // 5: quiver.v1.InjectRequest
+	(*InjectResponse)(nil),         // 6: quiver.v1.InjectResponse
+	(*PuntRequest)(nil),            // 7: quiver.v1.PuntRequest
+	(*PuntResponse)(nil),           // 8: quiver.v1.PuntResponse
+	(*CaptureResponse_Packet)(nil), // 9: quiver.v1.CaptureResponse.Packet
+	(*TraceResponse_Packet)(nil),   // 10: quiver.v1.TraceResponse.Packet
+	(*TraceResponse_Step)(nil),     // 11: quiver.v1.TraceResponse.Step
+	(*PuntRequest_Filter)(nil),     // 12: quiver.v1.PuntRequest.Filter
+	(*PuntResponse_Packet)(nil),    // 13: quiver.v1.PuntResponse.Packet
+	(*ErrorInfo)(nil),              // 14: quiver.v1.ErrorInfo
 }
 var file_quiver_v1_packets_proto_depIdxs = []int32{
 	0,  // 0: quiver.v1.CaptureRequest.directions:type_name -> quiver.v1.PacketDirection
-	7,  // 1: quiver.v1.CaptureResponse.packets:type_name -> quiver.v1.CaptureResponse.Packet
-	10, // 2: quiver.v1.InjectResponse.error:type_name -> quiver.v1.ErrorInfo
-	8,  // 3: quiver.v1.PuntRequest.filters:type_name -> quiver.v1.PuntRequest.Filter
-	9,  // 4: quiver.v1.PuntResponse.packets:type_name -> quiver.v1.PuntResponse.Packet
-	0,  // 5: quiver.v1.CaptureResponse.Packet.direction:type_name -> quiver.v1.PacketDirection
-	1,  // 6: quiver.v1.Packets.Capture:input_type -> quiver.v1.CaptureRequest
-	3,  // 7: quiver.v1.Packets.Inject:input_type -> quiver.v1.InjectRequest
-	5,  // 8: quiver.v1.Packets.Punt:input_type -> quiver.v1.PuntRequest
-	2,  // 9: quiver.v1.Packets.Capture:output_type -> quiver.v1.CaptureResponse
-	4,  // 10: quiver.v1.Packets.Inject:output_type -> quiver.v1.InjectResponse
-	6,  // 11: quiver.v1.Packets.Punt:output_type -> quiver.v1.PuntResponse
-	9,  // [9:12] is the sub-list for method output_type
-	6,  // [6:9] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	9,  // 1: quiver.v1.CaptureResponse.packets:type_name -> quiver.v1.CaptureResponse.Packet
+	10, // 2: quiver.v1.TraceResponse.packets:type_name -> quiver.v1.TraceResponse.Packet
+	14, // 3: quiver.v1.InjectResponse.error:type_name -> quiver.v1.ErrorInfo
+	12, // 4: quiver.v1.PuntRequest.filters:type_name -> quiver.v1.PuntRequest.Filter
+	13, // 5: quiver.v1.PuntResponse.packets:type_name -> quiver.v1.PuntResponse.Packet
+	0,  // 6: quiver.v1.CaptureResponse.Packet.direction:type_name -> quiver.v1.PacketDirection
+	11, // 7: quiver.v1.TraceResponse.Packet.steps:type_name -> quiver.v1.TraceResponse.Step
+	1,  // 8: quiver.v1.Packets.Capture:input_type -> quiver.v1.CaptureRequest
+	3,  // 9: quiver.v1.Packets.Trace:input_type -> quiver.v1.TraceRequest
+	5,  // 10: quiver.v1.Packets.Inject:input_type -> quiver.v1.InjectRequest
+	7,  // 11: quiver.v1.Packets.Punt:input_type -> quiver.v1.PuntRequest
+	2,  // 12: quiver.v1.Packets.Capture:output_type -> quiver.v1.CaptureResponse
+	4,  // 13: quiver.v1.Packets.Trace:output_type -> quiver.v1.TraceResponse
+	6,  // 14: quiver.v1.Packets.Inject:output_type -> quiver.v1.InjectResponse
+	8,  // 15: quiver.v1.Packets.Punt:output_type -> quiver.v1.PuntResponse
+	12, // [12:16] is the sub-list for method output_type
+	8,  // [8:12] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_quiver_v1_packets_proto_init() }
@@ -846,7 +1191,7 @@ func file_quiver_v1_packets_proto_init() {
 		return
 	}
 	file_quiver_v1_common_proto_init()
-	file_quiver_v1_packets_proto_msgTypes[7].OneofWrappers = []any{
+	file_quiver_v1_packets_proto_msgTypes[11].OneofWrappers = []any{
 		(*PuntRequest_Filter_Ethertype)(nil),
 		(*PuntRequest_Filter_IpProtocol)(nil),
 		(*PuntRequest_Filter_UdpPort)(nil),
@@ -858,7 +1203,7 @@ func file_quiver_v1_packets_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quiver_v1_packets_proto_rawDesc), len(file_quiver_v1_packets_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

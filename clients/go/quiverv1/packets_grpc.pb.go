@@ -19,6 +19,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Packets_Capture_FullMethodName = "/quiver.v1.Packets/Capture"
+	Packets_Trace_FullMethodName   = "/quiver.v1.Packets/Trace"
 	Packets_Inject_FullMethodName  = "/quiver.v1.Packets/Inject"
 	Packets_Punt_FullMethodName    = "/quiver.v1.Packets/Punt"
 )
@@ -27,11 +28,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Packets as they pass, packets of a program's own, and packets for a program: captures, injection, punting.
+// Packets as they pass, packets of a program's own, and packets for a program: captures, traces, injection, punting.
 type PacketsClient interface {
 	// Copies of frames as they come in, go out, or are dropped, as they pass. The first message is empty: the capture runs from then on.
 	// Who does not read loses packets, and is told how many and where. Needs the role `operate`.
 	Capture(ctx context.Context, in *CaptureRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CaptureResponse], error)
+	// The paths of packets through the graph, as they take them: what `trace add` and `show trace` tell, of packets of the stream's own.
+	// The first message is empty: packets are traced from then on. Who does not read loses packets, and is told how many. Needs the role
+	// `operate`.
+	Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TraceResponse], error)
 	// Puts packets into the graph, in the order in which they come. Each request has an answer, in order. Needs the role `configure`.
 	Inject(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[InjectRequest, InjectResponse], error)
 	// Takes chosen packets for the router itself, which then nobody else gets, for as long as the stream lasts. The first message is empty:
@@ -67,9 +72,28 @@ func (c *packetsClient) Capture(ctx context.Context, in *CaptureRequest, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Packets_CaptureClient = grpc.ServerStreamingClient[CaptureResponse]
 
+func (c *packetsClient) Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TraceResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Packets_ServiceDesc.Streams[1], Packets_Trace_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[TraceRequest, TraceResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Packets_TraceClient = grpc.ServerStreamingClient[TraceResponse]
+
 func (c *packetsClient) Inject(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[InjectRequest, InjectResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Packets_ServiceDesc.Streams[1], Packets_Inject_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Packets_ServiceDesc.Streams[2], Packets_Inject_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +106,7 @@ type Packets_InjectClient = grpc.BidiStreamingClient[InjectRequest, InjectRespon
 
 func (c *packetsClient) Punt(ctx context.Context, in *PuntRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PuntResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Packets_ServiceDesc.Streams[2], Packets_Punt_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Packets_ServiceDesc.Streams[3], Packets_Punt_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -103,11 +127,15 @@ type Packets_PuntClient = grpc.ServerStreamingClient[PuntResponse]
 // All implementations must embed UnimplementedPacketsServer
 // for forward compatibility.
 //
-// Packets as they pass, packets of a program's own, and packets for a program: captures, injection, punting.
+// Packets as they pass, packets of a program's own, and packets for a program: captures, traces, injection, punting.
 type PacketsServer interface {
 	// Copies of frames as they come in, go out, or are dropped, as they pass. The first message is empty: the capture runs from then on.
 	// Who does not read loses packets, and is told how many and where. Needs the role `operate`.
 	Capture(*CaptureRequest, grpc.ServerStreamingServer[CaptureResponse]) error
+	// The paths of packets through the graph, as they take them: what `trace add` and `show trace` tell, of packets of the stream's own.
+	// The first message is empty: packets are traced from then on. Who does not read loses packets, and is told how many. Needs the role
+	// `operate`.
+	Trace(*TraceRequest, grpc.ServerStreamingServer[TraceResponse]) error
 	// Puts packets into the graph, in the order in which they come. Each request has an answer, in order. Needs the role `configure`.
 	Inject(grpc.BidiStreamingServer[InjectRequest, InjectResponse]) error
 	// Takes chosen packets for the router itself, which then nobody else gets, for as long as the stream lasts. The first message is empty:
@@ -126,6 +154,9 @@ type UnimplementedPacketsServer struct{}
 
 func (UnimplementedPacketsServer) Capture(*CaptureRequest, grpc.ServerStreamingServer[CaptureResponse]) error {
 	return status.Error(codes.Unimplemented, "method Capture not implemented")
+}
+func (UnimplementedPacketsServer) Trace(*TraceRequest, grpc.ServerStreamingServer[TraceResponse]) error {
+	return status.Error(codes.Unimplemented, "method Trace not implemented")
 }
 func (UnimplementedPacketsServer) Inject(grpc.BidiStreamingServer[InjectRequest, InjectResponse]) error {
 	return status.Error(codes.Unimplemented, "method Inject not implemented")
@@ -165,6 +196,17 @@ func _Packets_Capture_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Packets_CaptureServer = grpc.ServerStreamingServer[CaptureResponse]
 
+func _Packets_Trace_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(TraceRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PacketsServer).Trace(m, &grpc.GenericServerStream[TraceRequest, TraceResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Packets_TraceServer = grpc.ServerStreamingServer[TraceResponse]
+
 func _Packets_Inject_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(PacketsServer).Inject(&grpc.GenericServerStream[InjectRequest, InjectResponse]{ServerStream: stream})
 }
@@ -194,6 +236,11 @@ var Packets_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Capture",
 			Handler:       _Packets_Capture_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Trace",
+			Handler:       _Packets_Trace_Handler,
 			ServerStreams: true,
 		},
 		{

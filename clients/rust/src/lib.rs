@@ -35,7 +35,7 @@ pub use connect::Router;
 pub use counters::Reading;
 pub use error::Error;
 pub use events::{EventView, Happenings, NeighborKey};
-pub use packets::{Capture, Injector, Passed, Passing, Punt};
+pub use packets::{Capture, Injector, Passed, Passing, Punt, Trace};
 pub use routes::{Events, Kinds, Listed, Program, Route, prefixes, push};
 pub use tls::Tls;
 pub use transaction::{Got, Transaction};

@@ -1,4 +1,4 @@
-//! Packets: captures, and packets to and from a program.
+//! Packets: captures, traces, and packets to and from a program.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tonic::Streaming;
 use crate::v1::packets_client::PacketsClient;
 use crate::v1::{
     CaptureRequest, CaptureResponse, ErrorInfo, InjectRequest, InjectResponse, PuntRequest, PuntResponse,
-    capture_response, punt_request, punt_response,
+    TraceRequest, TraceResponse, capture_response, punt_request, punt_response, trace_response,
 };
 use crate::{Error, Router};
 
@@ -68,6 +68,9 @@ impl<M, T: Unpin> Stream for Passing<M, T> {
 /// Packets of a capture.
 pub type Capture = Passing<CaptureResponse, capture_response::Packet>;
 
+/// Packets with what each node did with them.
+pub type Trace = Passing<TraceResponse, trace_response::Packet>;
+
 /// Packets that a program has asked for.
 pub type Punt = Passing<PuntResponse, punt_response::Packet>;
 
@@ -104,6 +107,15 @@ impl Router {
     /// There is no such interface, or something else is not right in the request.
     pub async fn capture(&self, what: CaptureRequest) -> Result<Capture, Error> {
         let messages = self.packets().capture(self.request(what)).await?.into_inner();
+        Passing::begin(messages, |m| (m.packets, m.lost)).await
+    }
+
+    /// What nodes do with packets that come to some of them: from the return on, of as many packets as were asked for.
+    ///
+    /// # Errors
+    /// There is no such node or interface, or something else is not right in the request.
+    pub async fn trace(&self, what: TraceRequest) -> Result<Trace, Error> {
+        let messages = self.packets().trace(self.request(what)).await?.into_inner();
         Passing::begin(messages, |m| (m.packets, m.lost)).await
     }
 

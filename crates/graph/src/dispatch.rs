@@ -100,7 +100,7 @@ impl Dispatcher {
             handled += n;
             self.env.node = id;
             self.env.reason_base = self.env.wiring.reason_base[usize::from(id.0)];
-            self.env.tracing.start(id, &mut v, &mut self.env.buffers);
+            self.env.tracing.start(id, &mut v, &mut self.env.buffers, guard);
             let node = &mut self.nodes[usize::from(id.0)];
             let env = &mut self.env;
             let result = catch_unwind(AssertUnwindSafe(|| node.process(env, guard, &mut v)));

@@ -162,11 +162,12 @@ impl Env {
         let shown = if next.is_some() { after } else { before };
         let data_len = self.buffers.copy_out(shown, 0, &mut data) as u16;
         let total_len = self.buffers.total_len(shown) as u32;
-        let id = self.buffers.meta(&before.buf).trace_id;
+        let mark = self.buffers.meta(&before.buf).trace_id;
         let (node, time_ns, before, after) = (self.node, self.now_ns, *before, Seen::of(after));
         self.tracing.record(
             guard,
-            TraceRecord { id, node, next, reason, time_ns, before, after, total_len, data_len, data },
+            mark,
+            TraceRecord { id: 0, node, next, reason, time_ns, before, after, total_len, data_len, data },
         );
     }
 }

@@ -20,6 +20,7 @@ pub mod driver;
 pub mod edge;
 pub mod env;
 pub mod epoch;
+pub mod follow;
 pub mod frames;
 pub mod handle;
 pub mod handoff;

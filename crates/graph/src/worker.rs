@@ -413,7 +413,7 @@ impl Worker {
                 c.packets.add(n);
                 c.bytes.add(bytes);
             }
-            env.tracing.start(input.node, &mut self.vector, &mut env.buffers);
+            env.tracing.start(input.node, &mut self.vector, &mut env.buffers, self.reader.guard());
             let mut target = input.target;
             let features = input.features.load(Ordering::Relaxed);
             if let Some(arc) = self.arc.filter(|_| features != 0) {

@@ -12,6 +12,7 @@ use crate::plane::{Counters, Plane, PlaneConfig, kind};
 use crate::punt::{Message, Police, Punt, Punted, Request};
 use graph::buffer::HEADROOM;
 use graph::epoch::Reader;
+use graph::follow::Mark;
 use graph::node::Never;
 use graph::{
     BatchNode, Buffer, Builder, Desc, Dispatcher, Domain, Edge, Env, Graph, Guard, Node, NodeId, Pool,
@@ -125,13 +126,13 @@ pub struct Arrival {
     /// Its bytes from the current header.
     pub bytes: Vec<u8>,
     /// Its number in the trace; of use where it is traced.
-    pub trace_id: u32,
+    pub trace_id: Mark,
     /// Why it was dropped.
     pub reason: &'static str,
 }
 
 /// Number of every packet in the trace.
-pub const TRACE_ID: u32 = 4711;
+pub const TRACE_ID: Mark = Mark::in_log(4711);
 
 const NAMES: [&str; 40] = [
     "error-drop",

@@ -1,10 +1,12 @@
-//! Packets over the API, with the binary: captured as they pass, put into the graph, taken out of it.
+//! Packets over the API, with the binary: captured and traced as they pass, put into the graph, taken out of it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod started;
 
 use quiver_client::v1::punt_request::{Filter, filter::What};
-use quiver_client::v1::{CaptureRequest, InjectRequest, PacketDirection, capture_response};
+use quiver_client::v1::{
+    CaptureRequest, InjectRequest, PacketDirection, TraceRequest, capture_response, trace_response,
+};
 use quiver_client::{Passed, Router};
 use started::{PATIENCE, Started};
 use std::path::Path;
@@ -370,5 +372,176 @@ fn what_a_node_cannot_take_is_refused_with_what_it_could() {
         assert!(refused.message.contains("vxlan4-input has it"), "{refused}");
         let v6 = Filter { ip_version: 6, ..ask(What::UdpPort(4789)) };
         router.punt(vec![v6]).await.unwrap();
+    });
+}
+
+/// What the shell shows of each packet in its trace: nodes, where they send it, and what they say.
+async fn shown(router: &Router) -> Vec<Vec<(String, String, String, String, u64)>> {
+    let text = router.command_json("show trace max 10000").await.unwrap().text;
+    let packets: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let word = |v: &serde_json::Value| v.as_str().unwrap_or_default().to_owned();
+    let step = |s: &serde_json::Value| {
+        let drop = s.pointer("/drop/reason").map(word).unwrap_or_default();
+        (word(&s["node"]), word(&s["next"]), drop, word(&s["text"]), s["length"].as_u64().unwrap())
+    };
+    packets.iter().map(|p| p["steps"].as_array().unwrap().iter().map(step).collect()).collect()
+}
+
+fn steps_of(p: &trace_response::Packet) -> Vec<(String, String, String, String, u64)> {
+    let step = |s: &trace_response::Step| {
+        (s.node.clone(), s.next.clone(), s.drop_reason.clone(), s.text.clone(), s.length.into())
+    };
+    p.steps.iter().map(step).collect()
+}
+
+fn from(nodes: &[&str], interface: &str, count: u64) -> TraceRequest {
+    TraceRequest {
+        nodes: nodes.iter().map(|n| (*n).to_owned()).collect(),
+        interface: interface.into(),
+        count,
+    }
+}
+
+#[test]
+fn a_trace_tells_what_the_shell_shows_and_takes_nothing_from_it() {
+    run("trace", LOOPBACKS, async |_, router| {
+        let mut injector = router.injector().await.unwrap();
+        let (here, source) = ([10, 255, 0, 1], [10, 255, 0, 2]);
+        let mut all = router.trace(from(&["ip4-input", "ip4-lookup"], "", 4)).await.unwrap();
+        let mut of = router.trace(from(&["ip4-input"], "loop1", 0)).await.unwrap();
+        tell(&router, "trace add ip4-input 10").await;
+        // One for nobody, one with a wrong checksum, one that comes on another interface, and one of the router's own.
+        let mut wrong = ip4(source, here, 99, b"wrong");
+        wrong[10] ^= 1;
+        for (node, interface, packet) in [
+            ("ip4-input", "loop0", ip4(source, [192, 0, 2, 9], 17, &udp(5, 7, b"nowhere"))),
+            ("ip4-input", "loop0", wrong.clone()),
+            ("ip4-input", "loop1", ip4([10, 254, 0, 2], here, 99, b"other")),
+            ("ip4-lookup", "", ip4(here, [192, 0, 2, 9], 99, b"own")),
+        ] {
+            let taken = injector.inject(at(node, interface, "", vec![packet])).await.unwrap();
+            assert_eq!(taken, Ok(1));
+        }
+        let mut packets = vec![];
+        for _ in 0..4 {
+            let Passed::Packet(p) = next(&mut all).await else { panic!("lost") };
+            packets.push(p);
+        }
+        assert!(all.next().await.is_none(), "so many were asked for");
+        assert_eq!(packets.iter().map(|p| p.number).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert!(packets.iter().all(|p| !p.continued && !p.incomplete && p.worker == 0));
+        let told: Vec<_> = packets.iter().map(steps_of).collect();
+        // The shell has the same but for the last, which begins at a node that it does not trace.
+        let log = shown(&router).await;
+        assert_eq!((&told[..3], log.len()), (&log[..], 3));
+        assert_eq!(told[3][0].0, "ip4-lookup");
+        let dropped = &packets[1].steps[0];
+        assert_eq!((dropped.node.as_str(), dropped.next.as_str()), ("ip4-input", "error-drop"));
+        assert!(dropped.drop_reason.contains("checksum") && !dropped.drop_meaning.is_empty(), "{dropped:?}");
+        assert_eq!((dropped.data.as_slice(), dropped.length as usize), (&wrong[..], wrong.len()));
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let ago = i64::try_from(now.as_nanos()).unwrap() - dropped.time_ns;
+        assert!((0..i64::try_from(PATIENCE.as_nanos()).unwrap()).contains(&ago), "{ago} ns ago");
+        // Of one interface alone, and on after the log is forgotten.
+        let Passed::Packet(p) = next(&mut of).await else { panic!("lost") };
+        assert_eq!((p.number, steps_of(&p)), (1, told[2].clone()));
+        tell(&router, "clear trace").await;
+        let packet = ip4([10, 254, 0, 2], here, 99, b"again");
+        assert_eq!(injector.inject(at("ip4-input", "loop1", "", vec![packet])).await.unwrap(), Ok(1));
+        let Passed::Packet(p) = next(&mut of).await else { panic!("lost") };
+        assert_eq!((p.number, p.steps[0].node.as_str()), (2, "ip4-input"));
+        assert!(shown(&router).await.is_empty());
+    });
+}
+
+#[test]
+fn a_packet_that_waited_is_told_in_parts() {
+    run("parts", LOOPBACKS, async |_, router| {
+        let mut injector = router.injector().await.unwrap();
+        let mut trace = router.trace(from(&["ip4-input"], "", 0)).await.unwrap();
+        let packet = ip4([10, 254, 0, 2], [10, 255, 0, 77], 99, b"later");
+        assert_eq!(injector.inject(at("ip4-input", "loop1", "", vec![packet])).await.unwrap(), Ok(1));
+        let Passed::Packet(first) = next(&mut trace).await else { panic!("lost") };
+        assert_eq!(first.steps.last().unwrap().node, "ip4-hold");
+        tell(&router, "set ip neighbor loop0 10.255.0.77 02:fe:00:00:00:77").await;
+        let Passed::Packet(then) = next(&mut trace).await else { panic!("lost") };
+        assert_eq!((first.number, first.continued), (1, false));
+        assert_eq!((then.number, then.continued, then.incomplete), (1, true, false));
+        assert!(then.steps.iter().any(|s| s.node == "interface-output"), "{then:?}");
+    });
+}
+
+#[test]
+fn a_trace_says_what_is_wrong_and_ends_with_its_interface() {
+    run("untraceable", LOOPBACKS, async |_, router| {
+        let wrong = async |request: TraceRequest| router.trace(request).await.unwrap_err();
+        let e = wrong(from(&["ip4-input", "nothing"], "", 0)).await;
+        let info = &e.infos[0];
+        assert_eq!(
+            (info.object.as_str(), info.rule.as_str(), info.value.as_str()),
+            ("nodes", "unknown", "nothing")
+        );
+        let e = wrong(from(&["ip4-input"], "nowhere", 0)).await;
+        assert_eq!((e.infos[0].object.as_str(), e.infos[0].value.as_str()), ("interface", "nowhere"));
+        for nodes in [0, 33] {
+            let e = wrong(from(&vec!["ip4-input"; nodes], "", 0)).await;
+            assert!(e.to_string().contains("1 to 32"), "{e}");
+        }
+        tell(&router, "create loopback interface instance 7").await;
+        let mut gone = router.trace(from(&["ip4-input"], "loop7", 0)).await.unwrap();
+        tell(&router, "delete loopback interface loop7").await;
+        let end = tokio::time::timeout(PATIENCE, gone.next()).await.unwrap().unwrap().unwrap_err();
+        assert!(end.to_string().contains("the interface is gone"), "{end}");
+        // Places are given back.
+        for round in 0..3 {
+            let mut held = vec![];
+            let refused = loop {
+                match router.trace(from(&["ip4-input"], "", 0)).await {
+                    Ok(trace) => held.push(trace),
+                    Err(e) => break e,
+                }
+                assert!(held.len() <= 8);
+            };
+            assert!(refused.to_string().contains("8 traces"), "{round}: {refused}");
+            drop(held);
+            // The router gets to know a little later.
+            let until = Instant::now() + PATIENCE;
+            while router.trace(from(&["ip4-input"], "", 0)).await.is_err() {
+                assert!(Instant::now() < until);
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn who_does_not_read_a_trace_is_told_how_many_were_lost() {
+    const SENT: u64 = 30_000;
+    run("slow-trace", LOOPBACKS, async |_, router| {
+        let mut slow = router.trace(from(&["pg-input"], "loop0", 0)).await.unwrap();
+        let raw = hex(&frame(1, 60));
+        let line = format!("packet-generator new s interface loop0 rate max count {SENT} data \"raw {raw}\"");
+        tell(&router, &line).await;
+        tell(&router, "packet-generator enable s").await;
+        let until = Instant::now() + PATIENCE;
+        // All were sent before anything is read.
+        loop {
+            let text = router.command_json("show packet-generator").await.unwrap().text;
+            let streams: serde_json::Value = serde_json::from_str(&text).unwrap();
+            if streams[0]["packets"] == SENT {
+                break;
+            }
+            assert!(Instant::now() < until, "{text}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let (mut received, mut lost) = (0, 0);
+        while received + lost < SENT {
+            match next::<trace_response::Packet>(&mut slow).await {
+                Passed::Packet(p) => received += u64::from(!p.continued),
+                Passed::Lost(n) => lost += n,
+            }
+        }
+        assert_eq!(received + lost, SENT, "{received} and {lost}");
+        assert!(lost > 0 && received > 100, "{received} and {lost}");
     });
 }

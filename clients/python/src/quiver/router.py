@@ -357,6 +357,12 @@ class Router:
         of them, or until it is closed."""
         return Passing(self, self._packets.Capture, capture_request(interface, directions, snap_length, count), timeout)
 
+    def trace(self, *nodes: str, interface: str = "", count: int = 0, timeout: float | None = None) -> Passing:
+        """Packets with what each node did with them, from the call on: of those that come to any of `nodes` (`af-packet-input`), on an
+        interface or all; `count` of them, or until it is closed."""
+        request = packets_pb2.TraceRequest(nodes=nodes, interface=interface, count=count)
+        return Passing(self, self._packets.Trace, request, timeout)
+
     def punt(self, *filters: packets_pb2.PuntRequest.Filter, timeout: float | None = None) -> Passing:
         """Packets for the router that any of the filters takes (`quiver.udp_port(7)`), which then go to this program alone."""
         return Passing(self, self._packets.Punt, packets_pb2.PuntRequest(filters=filters), timeout)

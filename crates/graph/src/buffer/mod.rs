@@ -9,6 +9,7 @@
 // a second `Buffer`; debug builds check on every alloc and free besides.
 
 use crate::desc::{Desc, Packets, flags};
+use crate::follow::Mark;
 use crate::handle::Buffer;
 use crate::handle::NONE;
 use std::marker::PhantomData;
@@ -60,8 +61,8 @@ pub struct Meta {
     pub off: u16,
     /// Bytes of the packet in this buffer (following buffers only).
     pub len: u16,
-    /// Number of the packet in the trace log ([`flags::TRACED`]).
-    pub trace_id: u32,
+    /// In which traces the packet is, with which number ([`flags::TRACED`]).
+    pub trace_id: Mark,
     /// Where checksumming starts, from the start of the room ([`flags::CSUM_PARTIAL`]).
     pub csum_start: u16,
     /// Where the checksum stands, from `csum_start`.

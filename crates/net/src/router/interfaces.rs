@@ -376,6 +376,7 @@ impl Router {
         }
         self.interfaces.by_name.remove(&i.name);
         self.interfaces.following.forget(index);
+        self.trace_interface_gone(index);
         self.tell_link(index);
         if let Some(peer) = i.xconnect {
             self.interfaces.xconnected.remove(&peer);

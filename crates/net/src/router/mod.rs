@@ -51,6 +51,7 @@ mod tables;
 mod tap_addresses;
 mod tell;
 mod told;
+mod traces;
 mod words;
 mod workers;
 
@@ -89,6 +90,7 @@ pub use stamps::Changed;
 pub use tables::{RouteTable, TableInfo};
 pub use tap_addresses::TapAddresses;
 pub use told::Lost;
+pub use traces::Untraceable;
 pub use words::{
     MOST_DESCRIPTION, check_description, check_namespace, is_namespace, is_tap_host, memif_numbers,
     namespace_for_root, vhost_number,

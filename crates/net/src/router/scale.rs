@@ -48,6 +48,7 @@ impl Router {
             )
             .map_err(system("a worker"))?;
             self.workers.push(handle, graph);
+            self.trace_new_worker(w);
         }
         self.plane.registry.publish().map_err(system("the counters"))
     }

@@ -1,5 +1,6 @@
 //! What `show runtime`, `show errors` and `show threads` read, and what `clear` subtracts.
 
+use super::traces::Traces;
 use super::{MakeGraph, OpError, Order, Router};
 use crate::output::InterfaceTx;
 use graph::builder::Kind;
@@ -171,6 +172,8 @@ pub(crate) struct Workers {
     /// Receive queues by their numbers among those of all workers.
     inputs: BTreeMap<u64, Fed>,
     cleared: Cleared,
+    /// Traces that are followed.
+    pub traces: Traces,
 }
 
 impl Workers {
@@ -178,7 +181,8 @@ impl Workers {
     pub fn new(build: MakeGraph) -> Self {
         let (report, panics) = mpsc::channel();
         let cleared = Cleared::default();
-        Workers { build, handles: vec![], graphs: vec![], report, panics, inputs: BTreeMap::new(), cleared }
+        let (inputs, traces) = (BTreeMap::new(), Traces::default());
+        Workers { build, handles: vec![], graphs: vec![], report, panics, inputs, cleared, traces }
     }
 
     /// One more.

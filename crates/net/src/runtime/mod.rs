@@ -5,3 +5,5 @@ pub mod commands;
 mod counters;
 mod show;
 mod trace;
+
+pub use trace::{Told, named, numbers, told};

@@ -16,10 +16,10 @@ pub(super) fn add(router: &mut Router, args: &Args) -> Result<Output, CommandErr
     Ok(Output::none())
 }
 
-/// A record as its node tells it.
-struct Told<'a>(&'a Graph, &'a TraceRecord);
+/// A record as its node writes it.
+struct Written<'a>(&'a Graph, &'a TraceRecord);
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.nodes.get(usize::from(self.1.node.0)) {
             Some(n) => (n.format_trace)(self.1, f),
@@ -32,6 +32,41 @@ fn node_name(g: &Graph, id: graph::NodeId) -> &'static str {
     g.nodes.get(usize::from(id.0)).map_or("?", |n| n.name)
 }
 
+/// What a node did with a packet, as it is told.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// The node.
+    pub node: &'static str,
+    /// The node to which the packet went; none when this one kept it, or deals out whole vectors.
+    pub next: Option<&'static str>,
+    /// Why it was dropped: the reason's name, and what it means.
+    pub drop: Option<(&'static str, &'static str)>,
+    /// What the node has to say of it, in lines; interfaces have their numbers, see [`named`].
+    pub text: String,
+}
+
+/// Tells a record.
+pub fn told(graph: &Graph, r: &TraceRecord) -> Told {
+    // A node that works on whole vectors records the packet as it comes in, with itself as the next node.
+    let next = r.next.filter(|n| *n != r.node).map(|n| node_name(graph, n));
+    let reason = (r.reason != NO_REASON).then(|| graph.reasons.get(r.reason as usize)).flatten();
+    Told {
+        node: node_name(graph, r.node),
+        next,
+        drop: reason.map(|d| (d.name, d.description)),
+        text: Written(graph, r).to_string(),
+    }
+}
+
+/// What stands in front of the number of an interface.
+const INTERFACE: &str = "interface ";
+
+/// The numbers of interfaces in what a node says.
+pub fn numbers(text: &str) -> impl Iterator<Item = u32> {
+    let behind = text.split(INTERFACE).skip(1);
+    behind.filter_map(|t| t.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
+}
+
 /// Hours, minutes, seconds and microseconds since the start.
 fn clock(ns: u64) -> String {
     let us = ns / 1000;
@@ -39,17 +74,17 @@ fn clock(ns: u64) -> String {
     format!("{:02}:{:02}:{:02}:{:06}", s / 3600, s / 60 % 60, s % 60, us % 1_000_000)
 }
 
-/// Numbers of interfaces as nodes write them, `interface 3`, become names.
-fn named(router: &Router, text: &str) -> String {
+/// The same with names of interfaces for their numbers, as far as they are known.
+pub fn named(text: &str, name: impl Fn(u32) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find("interface ") {
-        let (before, after) = rest.split_at(at + "interface ".len());
+    while let Some(at) = rest.find(INTERFACE) {
+        let (before, after) = rest.split_at(at + INTERFACE.len());
         out.push_str(before);
         let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
         let (number, tail) = after.split_at(digits);
-        match number.parse().ok().and_then(|n| router.interface(n)) {
-            Some(i) => out.push_str(&i.name),
+        match number.parse().ok().and_then(&name) {
+            Some(name) => out.push_str(&name),
             None => out.push_str(number),
         }
         rest = tail;
@@ -181,30 +216,40 @@ impl Thread {
     }
 }
 
-fn step(router: &Router, g: &Graph, r: &TraceRecord, started: u64, text: &mut String) -> Json {
-    let node = node_name(g, r.node);
-    let told = named(router, &Told(g, r).to_string());
+fn step(router: &Router, g: &Graph, r: &TraceRecord, started: u64, out: &mut String) -> Json {
+    let Told { node, next, drop, text } = told(g, r);
+    let text = named(&text, |i| router.interface(i).map(|i| i.name.clone()));
     let since = r.time_ns.saturating_sub(started);
-    let _ = writeln!(text, "{}: {node}", clock(since));
-    text.push_str(&told);
-    if !told.is_empty() && !told.ends_with('\n') {
-        text.push('\n');
+    let _ = writeln!(out, "{}: {node}", clock(since));
+    out.push_str(&text);
+    if !text.is_empty() && !text.ends_with('\n') {
+        out.push('\n');
     }
-    // A node that works on whole vectors records the packet as it comes in, with itself as the next node.
-    let next = r.next.filter(|n| *n != r.node).map(|n| node_name(g, n));
-    let reason = (r.reason != NO_REASON).then(|| g.reasons.get(r.reason as usize)).flatten();
-    let _ = match (reason, next) {
-        (Some(d), _) => writeln!(text, "  drop {}: {}", d.name, d.description),
-        (None, Some(next)) => writeln!(text, "  next {next}"),
-        (None, None) if r.next.is_none() => writeln!(text, "  kept by this node"),
+    let _ = match (drop, next) {
+        (Some((reason, meaning)), _) => writeln!(out, "  drop {reason}: {meaning}"),
+        (None, Some(next)) => writeln!(out, "  next {next}"),
+        (None, None) if r.next.is_none() => writeln!(out, "  kept by this node"),
         (None, None) => Ok(()),
     };
     json!({
         "time-us": since / 1000,
         "node": node,
         "next": next,
-        "drop": reason.map(|d| json!({ "reason": d.name, "meaning": d.description })),
+        "drop": drop.map(|(reason, meaning)| json!({ "reason": reason, "meaning": meaning })),
         "length": r.total_len,
-        "text": told.trim_end(),
+        "text": text.trim_end(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_have_their_names() {
+        let text = "IP4: interface 3 to interface 12, interface x";
+        assert_eq!(numbers(text).collect::<Vec<_>>(), [3, 12]);
+        let named = named(text, |i| (i == 12).then(|| "left.100".into()));
+        assert_eq!(named, "IP4: interface 3 to interface left.100, interface x");
+    }
 }

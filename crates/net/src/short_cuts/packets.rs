@@ -3,6 +3,7 @@
 use super::setup::PORTS;
 use super::world::World;
 use crate::testing::fix_ip4;
+use graph::follow::Mark;
 use graph::{Desc, VECTOR_SIZE, flags};
 
 /// A small generator (splitmix64): a packet is what its seed says.
@@ -735,7 +736,7 @@ impl Spec {
             d.flags |= self.flags & (flags::CSUM_VALID | flags::LOCAL);
         }
         let m = b.meta_mut(&d.buf);
-        m.trace_id = number;
+        m.trace_id = Mark::in_log(number);
         // As the drivers have it: the place of the checksum lies within the first buffer.
         let header = if self.v6 { 40 } else { 20 + usize::from(self.options) };
         let start = l3 + header;

@@ -1,8 +1,9 @@
-//! Packets: captured as they pass, put into the graph, handed to programs.
+//! Packets: captured and traced as they pass, put into the graph, handed to programs.
 
 mod capture;
 mod inject;
 mod punt;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use crate::limits::{Answers, Deadline};
 use crate::v1::packets_server::Packets;
 use crate::v1::{
     CaptureRequest, CaptureResponse, ErrorInfo, InjectRequest, InjectResponse, PuntRequest, PuntResponse,
+    TraceRequest, TraceResponse,
 };
 use crate::{status, who};
 
@@ -74,7 +76,11 @@ impl Names {
     }
 
     fn of(&self, interface: u32) -> String {
-        self.known.get(&interface).cloned().unwrap_or_default()
+        self.get(interface).unwrap_or_default()
+    }
+
+    fn get(&self, interface: u32) -> Option<String> {
+        self.known.get(&interface).cloned()
     }
 }
 
@@ -94,6 +100,14 @@ impl Packets for Router {
         who::caller_with(&request, Access::Operate)?;
         let deadline = Deadline::of(&request);
         Ok(Response::new(capture::begin(self, request.into_inner(), deadline).await?))
+    }
+
+    type TraceStream = Answers<TraceResponse>;
+
+    async fn trace(&self, request: Request<TraceRequest>) -> Result<Response<Self::TraceStream>, Status> {
+        who::caller_with(&request, Access::Operate)?;
+        let deadline = Deadline::of(&request);
+        Ok(Response::new(trace::begin(self, request.into_inner(), deadline).await?))
     }
 
     type InjectStream = Answers<InjectResponse>;
