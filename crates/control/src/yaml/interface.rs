@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use net::router::{DEVICE_NAME, is_device_name, means_already};
 use packet::MacAddr;
 
 use super::acl::{self, AclUse};
@@ -504,19 +505,23 @@ pub(super) fn numbered(name: &str, stem: &str) -> Option<u64> {
 }
 
 fn check_name(d: &mut Decoder<'_>, name: &str, place: Place) {
-    const HELP: &str = "1 to 63 letters, digits, `/`, `-` and `_`; dots as well behind `host-`";
-    // The command that takes a Linux device over names it so.
-    let dots = name.starts_with("host-");
-    let right = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b) || dots && b == b'.';
-    if (1..=63).contains(&name.len()) && name.bytes().all(right) {
-        return;
-    }
-    let help = match name.split_once('.') {
-        Some((parent, id)) if number(id).is_some() && parent.bytes().all(right) => format!(
-            "a sub-interface stands under its parent: interfaces.{parent}.sub-interfaces.{id}; \
-                 for a Linux VLAN device choose another name and say which device in `devices`"
-        ),
-        _ => HELP.to_string(),
+    let fault = |d: &mut Decoder<'_>, why: &str, help: String| {
+        let message = format!("{} cannot name an interface{why}", short(name));
+        d.error(place, "interface-name", message).help(help);
     };
-    d.error(place, "interface-name", format!("{} cannot name an interface", short(name))).help(help);
+    if !is_device_name(name) {
+        let help = match name.split_once('.') {
+            Some((parent, id)) if number(id).is_some() && is_device_name(parent) => format!(
+                "a sub-interface stands under its parent: interfaces.{parent}.sub-interfaces.{id}; \
+                 for a Linux VLAN device choose another name and say which device in `devices`"
+            ),
+            _ => DEVICE_NAME.to_string(),
+        };
+        return fault(d, "", help);
+    }
+    if let Some(why) = means_already(name) {
+        let help =
+            format!("choose another name, and say which device it is: devices: {{NAME: {{host: {name}}}}}");
+        fault(d, &format!(": {why}"), help);
+    }
 }

@@ -8,6 +8,38 @@ const VHOST: &str = "VirtualEthernet0/0/";
 /// Names of the kinds of interfaces that are numbered: no device may be called so, for a document could not tell them.
 const NUMBERED: [&str; 7] = [VHOST, "loop", "tap", "BondEthernet", "vxlan_tunnel", "mpls-tunnel", "gre"];
 
+/// What a device may be called.
+pub const DEVICE_NAME: &str = "1 to 63 letters, digits, `/`, `-` and `_`; dots as well behind `host-`";
+/// What stands in commands where the name of an interface may.
+const WORDS: [&str; 10] = [
+    "drop",
+    "unreachable",
+    "prohibit",
+    "ip4-lookup-in-table",
+    "ip6-lookup-in-table",
+    "ip-lookup-in-table",
+    "mpls-lookup-in-table",
+    "l2-input-on",
+    "del",
+    "use",
+];
+
+/// Whether a text has the form of a device's name, see [`DEVICE_NAME`].
+pub fn is_device_name(name: &str) -> bool {
+    // A dot tells the number of a sub-interface, but in names that a command makes of a Linux device's.
+    let dots = name.starts_with("host-");
+    let right = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b) || dots && b == b'.';
+    (1..=63).contains(&name.len()) && name.bytes().all(right)
+}
+
+/// What a name means already, so that no device may be called so.
+pub fn means_already(name: &str) -> Option<&'static str> {
+    match name {
+        "local0" => Some("it stands for the router itself"),
+        _ => WORDS.contains(&name).then_some("commands have a word like this where a name may stand"),
+    }
+}
+
 /// Whether a text can describe an interface or a bridge domain.
 ///
 /// # Errors
@@ -28,12 +60,11 @@ pub fn check_description(text: &str) -> Result<(), String> {
 /// # Errors
 /// What is wrong with it.
 pub(super) fn check_device_name(name: &str) -> Result<(), String> {
-    // A dot tells the number of a sub-interface, but in names that a command makes of a Linux device's.
-    let dots = name.starts_with("host-");
-    let right = |b: u8| b.is_ascii_alphanumeric() || b"/-_".contains(&b) || dots && b == b'.';
-    if !(1..=63).contains(&name.len()) || !name.bytes().all(right) {
-        let right = "1 to 63 letters, digits, '/', '-' and '_'";
-        return Err(format!("an interface cannot be called {name:?}: {right}"));
+    if !is_device_name(name) {
+        return Err(format!("an interface cannot be called {name:?}: {DEVICE_NAME}"));
+    }
+    if let Some(why) = means_already(name) {
+        return Err(format!("an interface cannot be called {name}: {why}"));
     }
     let digits = |stem: &&&str| {
         name.strip_prefix(**stem).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
