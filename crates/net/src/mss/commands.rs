@@ -1,6 +1,6 @@
 //! Commands on clamping the TCP segment size.
 
-use super::{Clamp, size};
+use super::{Clamp, LEAST, most, size};
 use crate::cli::{commit, listing};
 use crate::router::{Op, Router};
 use command::{Args, Command, CommandError, Output, Table};
@@ -9,9 +9,13 @@ use command::{Args, Command, CommandError, Output, Table};
 pub fn all() -> Vec<Command<Router>> {
     vec![
         Command::write(
-            "set interface tcp-mss-clamp <interface:interface> \
-             [v4:(ip4 (disable|(enable|rx|tx) ip4-mss <mss:u16 48..65495 bytes>))] \
-             [v6:(ip6 (disable|(enable|rx|tx) ip6-mss <mss:u16 48..65475 bytes>))]",
+            &format!(
+                "set interface tcp-mss-clamp <interface:interface> \
+                 [v4:(ip4 (disable|(enable|rx|tx) ip4-mss <mss:u16 {LEAST}..{} bytes>))] \
+                 [v6:(ip6 (disable|(enable|rx|tx) ip6-mss <mss:u16 {LEAST}..{} bytes>))]",
+                most(false),
+                most(true)
+            ),
             "Limit the segment size that TCP hosts tell each other through an interface",
             set,
         )

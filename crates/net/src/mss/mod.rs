@@ -17,6 +17,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+/// The least size that TCP can be limited to, bytes: what must fit behind the largest headers of both (RFC 791).
+pub const LEAST: u16 = 48;
+
+/// The largest size that a packet of IPv4, or IPv6, has room for behind its header and that of TCP, bytes.
+pub const fn most(v6: bool) -> u16 {
+    if v6 { u16::MAX - 60 } else { u16::MAX - 40 }
+}
+
 /// The largest segment size that is let through, bytes; 0 means any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clamp {

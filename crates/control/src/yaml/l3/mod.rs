@@ -260,7 +260,7 @@ fn mtu<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
 
 /// A size for both directions, or a mapping.
 fn clamp<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
-    let size = |d: &mut Decoder<'n>, node: &'n Node<'n>| d.int(node, 48u16, 65_495);
+    let size = |d: &mut Decoder<'n>, node: &'n Node<'n>| d.int(node, mss::LEAST, mss::most(false));
     let all = s.d.field(fields, "tcp-mss-clamp", |d, node| {
         families(d, node, |d, node| {
             if let Value::Scalar { .. } = &node.value {
@@ -273,6 +273,14 @@ fn clamp<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
         })
     });
     for (v6, place, clamp) in all.unwrap_or_default() {
+        let (size, most) = (clamp.rx.max(clamp.tx), mss::most(v6));
+        if size > most {
+            s.d.key("tcp-mss-clamp", |d| {
+                d.error(place, "range", format!("`{size}` is out of range for IPv6"))
+                    .value(size)
+                    .help(format!("{} to {most}: what a packet has room for behind its headers", mss::LEAST));
+            });
+        }
         s.set(place, "tcp-mss-clamp", mss::size(v6).to(clamp));
     }
 }
