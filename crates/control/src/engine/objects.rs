@@ -285,6 +285,27 @@ struct Port<'d> {
     up: bool,
 }
 
+/// What an interface has to be without, in the words of the tokens that its objects take: one of packets has no frames, and one of the
+/// packets of routes no addresses either.
+fn without(i: &Interface) -> &'static [&'static str] {
+    const FRAMES: &[&str] = &["frames", "has subs", "bridged", "at an end"];
+    const ALL: &[&str] =
+        &["frames", "has subs", "bridged", "at an end", "numbered", "unnumbered", "lends", "has a pair"];
+    match &i.kind {
+        InterfaceKind::MplsTunnel(t) if !t.l2_only => ALL,
+        kind if kind.is_point_to_point() => FRAMES,
+        _ => &[],
+    }
+}
+
+/// Interfaces on which frames come and go on account of an operation that is told one.
+fn frames_of(names: &[Named]) -> impl Iterator<Item = u64> {
+    names.iter().filter_map(|n| match n {
+        Named::Frames(name) | Named::Carried(name) => Some(token("frames", name)),
+        _ => None,
+    })
+}
+
 impl<'d> From<&'d Interface> for Port<'d> {
     fn from(i: &'d Interface) -> Self {
         Port {
@@ -365,6 +386,7 @@ impl<'d> Builder<'d> {
             let t = token("made", what);
             (notes.takes, notes.bars) = (vec![t], vec![t]);
         }
+        notes.bars.extend(without(i).iter().map(|what| token(what, &i.name)));
         self.at(place, &i.path).op(Id::Interface(name()), op, notes);
         let own = || Notes::needs([Id::Interface(name())]);
         self.at(i.place, &i.path);
@@ -477,6 +499,14 @@ impl<'d> Builder<'d> {
                 needs.extend(p.names().into_iter().map(named));
                 let taken: Vec<u64> = p.exclusive().map(|what| token("told", what)).into_iter().collect();
                 let (mut takes, mut bars) = (taken.clone(), taken);
+                let frames = frames_of(&p.names()).collect::<Vec<_>>();
+                if !frames.is_empty() {
+                    takes.push(token("frames", name));
+                    takes.extend(frames);
+                }
+                if p.is_pair() {
+                    takes.push(token("has a pair", name));
+                }
                 if let Some(Named::Carried(of)) = p.names().first() {
                     // Its frames are the other's from then on: it has none of its own, and is as large.
                     needs.extend([Id::Mtu(of.clone()), Id::Mtu(own())]);
@@ -558,7 +588,8 @@ impl<'d> Builder<'d> {
             self.side.model.remove(&id);
             return;
         }
-        self.op(id, op.clone(), Notes::needs(part.names().into_iter().map(named)));
+        let takes = frames_of(&part.names()).collect();
+        self.op(id, op.clone(), Notes { takes, ..Notes::needs(part.names().into_iter().map(named)) });
     }
 
     fn port(&mut self, p: &Port<'d>, reads: bool) {
@@ -570,7 +601,8 @@ impl<'d> Builder<'d> {
         }
         if p.promiscuous {
             let op = Op::SetPromiscuous { name: name(), on: true };
-            self.op(Id::Promiscuous(name()), op, Notes::needs([Id::Interface(name())]));
+            let takes = vec![token("frames", p.name)];
+            self.op(Id::Promiscuous(name()), op, Notes { takes, ..Notes::needs([Id::Interface(name())]) });
         }
         for a in p.addresses {
             let v6 = a.net.addr().is_ipv6();
@@ -693,7 +725,8 @@ impl<'d> Builder<'d> {
             let (name, address) = (n.interface.clone(), n.address);
             let mut needs = routed(&name);
             needs.extend([Id::Binding(name.clone(), address.is_ipv6()), Id::Unnumbered(name.clone())]);
-            let (takes, bars) = (vec![token("hop", address)], vec![token("own", address)]);
+            let (takes, bars) =
+                (vec![token("hop", address), token("frames", &name)], vec![token("own", address)]);
             let notes = Notes { takes, bars, ..Notes::needs(needs) };
             let op = Op::SetNeighbor { name: name.clone(), address, mac: n.mac };
             self.at(n.place, "neighbors").op(Id::Neighbor(name, address), op, notes);
@@ -740,7 +773,7 @@ fn named(n: Named) -> Id {
         Named::Interface(name) => Id::Interface(name),
         Named::Table(table) => Id::Table(table),
         Named::Bridge(id) => Id::Bridge(id),
-        Named::Carried(name) => Id::Interface(name),
+        Named::Carried(name) | Named::Frames(name) => Id::Interface(name),
     }
 }
 

@@ -166,7 +166,7 @@ impl InterfaceKind {
     }
 
     /// Packets go to one other end.
-    pub(super) fn is_point_to_point(&self) -> bool {
+    pub(crate) fn is_point_to_point(&self) -> bool {
         matches!(self, Self::Virtual(v) if !v.frames)
     }
 }

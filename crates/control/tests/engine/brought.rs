@@ -9,12 +9,12 @@ fn side(text: &str) -> Side {
 }
 
 impl Running {
-    fn side(&self) -> Side {
+    pub fn side(&self) -> Side {
         Reading::whole(&self.router, &self.settings).unwrap()
     }
 
     /// The plan to a document that takes away only what another brought.
-    fn plan_beside(&self, text: &str, brought: &str) -> Plan {
+    pub fn plan_beside(&self, text: &str, brought: &str) -> Plan {
         engine::plan_of(self.side(), side(text), Some(&Brought::of(&side(brought)))).unwrap().0
     }
 
@@ -120,7 +120,7 @@ fn is_order(id: &Id) -> bool {
 }
 
 /// What of the objects of a document does not run as it says.
-fn missing(is: &Side, wanted: &Side) -> Vec<Id> {
+pub fn missing(is: &Side, wanted: &Side) -> Vec<Id> {
     let value = |s: &Side, id: &Id| s.model.get(id).map(|o| o.value.clone());
     let all = wanted.model.iter().filter(|(id, o)| matches!(o.value, Value::Op(_)) && !is_order(id));
     all.filter(|(id, o)| value(is, id).as_ref() != Some(&o.value)).map(|(id, _)| id.clone()).collect()

@@ -12,6 +12,8 @@ pub enum Named {
     Interface(String),
     /// An interface whose frames the one that is told is to carry, by its name: both with their MTU.
     Carried(String),
+    /// An interface, by its name, on which frames are to come and go; so they must on the one that is told of it.
+    Frames(String),
     /// A routing table.
     Table(RouteTable),
     /// A bridge domain, by its number.

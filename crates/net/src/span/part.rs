@@ -271,7 +271,7 @@ impl InterfaceOp for Mirror {
     }
 
     fn names(&self) -> Vec<Named> {
-        vec![Named::Interface(self.destination.clone())]
+        vec![Named::Frames(self.destination.clone())]
     }
 
     fn take(self, router: &mut Router, index: u32) -> Result<Self, OpError> {
@@ -325,7 +325,7 @@ impl PartOp for MirrorBridge {
     }
 
     fn names(&self) -> Vec<Named> {
-        vec![Named::Bridge(self.bridge), Named::Interface(self.mirror.destination.clone())]
+        vec![Named::Bridge(self.bridge), Named::Frames(self.mirror.destination.clone())]
     }
 
     fn apply(self, router: &mut Router) -> Result<Vec<Op>, OpError> {
