@@ -2,6 +2,7 @@
 
 use super::traces::Traces;
 use super::{MakeGraph, OpError, Order, Router};
+use crate::background::Slot;
 use crate::output::InterfaceTx;
 use graph::builder::Kind;
 use graph::dispatch::PanicReport;
@@ -9,7 +10,7 @@ use graph::stats::NodeStats;
 use graph::{Graph, Handoff, Severity, WorkerHandle};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 /// Turns of a worker in which it must have sent what it was given.
@@ -219,14 +220,19 @@ impl Workers {
         features: &Arc<AtomicU32>,
     ) -> Result<(), (String, Option<Queue>)> {
         // It stays here until the worker has it: one that has ended takes nothing along.
-        let place = Arc::new(Mutex::new(Some(queue)));
-        let (there, features) = (Arc::clone(&place), Arc::clone(features));
+        let place = Slot::new(queue);
+        let (there, features) = (place.clone(), Arc::clone(features));
         let add = move |w: &mut graph::Worker| {
-            w.add_input(id, &mut there.lock().unwrap_or_else(PoisonError::into_inner), features)
+            let mut queue = there.take();
+            let added = w.add_input(id, &mut queue, features);
+            if let Some(queue) = queue {
+                there.put(queue);
+            }
+            added
         };
         let added =
             self.handles[worker].call(add).ok_or_else(|| String::from("a worker has ended")).flatten();
-        added.map_err(|why| (why, place.lock().unwrap_or_else(PoisonError::into_inner).take()))
+        added.map_err(|why| (why, place.take()))
     }
 
     /// The worker that polls a receive queue.
