@@ -60,7 +60,8 @@ impl Lookup {
     pub const fn word(self, v6: bool) -> &'static str {
         match self {
             Lookup::Own if v6 => "ip6",
-            Lookup::Own | Lookup::Ip4 => "ip4",
+            // Behind it stands that of IPv6.
+            Lookup::Own | Lookup::Ip4 | Lookup::IpEach(_) => "ip4",
             Lookup::Ip6 => "ip6",
             Lookup::Ip => "ip",
             Lookup::Mpls => "mpls",
