@@ -152,7 +152,7 @@ mod tests {
     fn load_that_comes_and_goes_is_not_followed() {
         // Queue 0 is heavy for a quarter of a minute and light for another, for ten minutes.
         let load = |second: usize, queue: u64| match queue {
-            0 if second / 15 % 2 == 0 => 0.7,
+            0 if (second / 15).is_multiple_of(2) => 0.7,
             0 => 0.1,
             _ => 0.3,
         };

@@ -160,10 +160,7 @@ impl Router {
         for p in self.rx_placement() {
             all[to.get(&p.input).copied().unwrap_or(p.worker)].push(p);
         }
-        loop {
-            let Some((idle, fewest)) = all.iter().map(Vec::len).enumerate().min_by_key(|(_, n)| *n) else {
-                break;
-            };
+        while let Some((idle, fewest)) = all.iter().map(Vec::len).enumerate().min_by_key(|(_, n)| *n) {
             let movable = |of: &&mut Vec<Placement>| of.iter().any(|p| !p.chosen);
             let busiest = all.iter_mut().filter(movable).max_by_key(|of| of.len());
             let Some(busiest) = busiest.filter(|of| of.len() > fewest + 1) else { break };
