@@ -336,6 +336,16 @@ impl Vector {
         self.len += 1;
     }
 
+    /// Appends a packet, which the caller forgets, with other features, where there is room. It goes from place to place: a copy of which
+    /// a word was changed just before would wait for that.
+    #[inline(always)]
+    pub(crate) fn put_from(&mut self, d: &Desc, feat: u32) {
+        let to = &mut self.descs[self.len];
+        *to = d.moved();
+        to.feat = feat;
+        self.len += 1;
+    }
+
     /// Appends as many of the packets as fit; the others stay.
     #[inline]
     pub fn append(&mut self, packets: &mut Packets<'_>) {

@@ -118,16 +118,16 @@ impl<N: SpreadNode> DynNode for SpreadDriver<N> {
         let edge = self.edges[N::EDGE.index()];
         let mut feat = descs.first().map_or(0, |d| d.feat);
         let (mut node, mut left) = next(env, edge, feat);
-        for (i, mut d) in v.take().enumerate() {
+        let all = v.take();
+        for (i, d) in all.iter().enumerate() {
             if d.feat != feat {
                 self.send(env, node, workers);
                 feat = d.feat;
                 (node, left) = next(env, edge, feat);
             }
-            d.feat = left;
             match self.parts.get_mut(usize::from(self.to[i])) {
-                Some(Some(part)) if part.room() != 0 => part.put(d),
-                _ => env.lose(d),
+                Some(Some(part)) if part.room() != 0 => part.put_from(d, left),
+                _ => env.lose(d.moved()),
             }
         }
         self.send(env, node, workers);
