@@ -187,3 +187,40 @@ fn what_once_did_not_load() {
         }
     }
 }
+
+/// Commands that change something and are no lines here, by their first words, and why.
+const NO_LINE: &[(&str, &str)] = &[
+    ("create host-interface", "takes a device of the machine"),
+    ("delete host-interface", "takes a device of the machine"),
+    ("create interface af_xdp", "takes a device of the machine"),
+    ("delete interface af_xdp", "takes a device of the machine"),
+    ("create interface dpdk", "takes a device of the machine"),
+    ("delete interface dpdk", "takes a device of the machine"),
+    ("lcp default netns", "its namespace is not there, so the line is refused"),
+    ("l2fib flush-mac", "forgets what was learned, which nobody saves"),
+    ("exec", "its lines are lines themselves"),
+    ("clear", "counts anew"),
+    ("trace", "is nothing that is saved"),
+    ("pcap trace", "is nothing that is saved"),
+];
+
+/// A command that is new gets a line.
+#[test]
+fn each_command_that_changes_something_has_a_line() {
+    let registry = Registry::new(net::commands::all()).unwrap();
+    let place = Place { dir: "/tmp".into(), taps: false, pid: "q".into() };
+    let mut taken = std::collections::BTreeSet::new();
+    let all = lines::LINES.iter().flat_map(|line| (0..8).map(move |n| (line, n * 7919)));
+    for (line, choice) in all {
+        if let Ok(command::Parsed::Command(n, _)) = registry.check(&place.fill(line, choice)) {
+            taken.insert(n);
+        }
+    }
+    // The folder is nobody's to remove.
+    std::mem::forget(place);
+    let missing = registry.commands().iter().enumerate().filter(|(n, c)| {
+        c.access() == Access::Write && !taken.contains(n) && !NO_LINE.iter().any(|(of, _)| c.begins_with(of))
+    });
+    let missing: Vec<&str> = missing.map(|(_, c)| c.syntax()).collect();
+    assert!(missing.is_empty(), "no line of lines.rs is {missing:#?}");
+}
