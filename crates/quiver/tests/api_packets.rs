@@ -455,23 +455,6 @@ fn a_trace_tells_what_the_shell_shows_and_takes_nothing_from_it() {
 }
 
 #[test]
-fn a_packet_that_waited_is_told_in_parts() {
-    run("parts", LOOPBACKS, async |_, router| {
-        let mut injector = router.injector().await.unwrap();
-        let mut trace = router.trace(from(&["ip4-input"], "", 0)).await.unwrap();
-        let packet = ip4([10, 254, 0, 2], [10, 255, 0, 77], 99, b"later");
-        assert_eq!(injector.inject(at("ip4-input", "loop1", "", vec![packet])).await.unwrap(), Ok(1));
-        let Passed::Packet(first) = next(&mut trace).await else { panic!("lost") };
-        assert_eq!(first.steps.last().unwrap().node, "ip4-hold");
-        tell(&router, "set ip neighbor loop0 10.255.0.77 02:fe:00:00:00:77").await;
-        let Passed::Packet(then) = next(&mut trace).await else { panic!("lost") };
-        assert_eq!((first.number, first.continued), (1, false));
-        assert_eq!((then.number, then.continued, then.incomplete), (1, true, false));
-        assert!(then.steps.iter().any(|s| s.node == "interface-output"), "{then:?}");
-    });
-}
-
-#[test]
 fn a_trace_says_what_is_wrong_and_ends_with_its_interface() {
     run("untraceable", LOOPBACKS, async |_, router| {
         let wrong = async |request: TraceRequest| router.trace(request).await.unwrap_err();

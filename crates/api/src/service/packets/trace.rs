@@ -25,8 +25,8 @@ use crate::v1::{TraceRequest, TraceResponse, trace_response};
 const STEPS: usize = 16_384;
 /// Steps of a packet that are told at once: one that is flooded may have thousands.
 const TOGETHER: usize = 256;
-/// A packet with which no node had anything to do for so long is told.
-const QUIET: Duration = Duration::from_millis(50);
+/// A packet with which no node had anything to do for so long is told: longer than others keep a worker from its CPU.
+const QUIET: Duration = Duration::from_millis(200);
 /// A queue in which nothing was is looked at again then: workers need not tell.
 const PAUSE: Duration = Duration::from_millis(4);
 /// Packets whose numbers are remembered when they are told, as they may go on.
