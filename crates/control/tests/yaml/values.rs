@@ -249,6 +249,7 @@ fn routes_and_neighbors() {
         ("2001:db8:2::/48", RouteTarget::Prohibit),
         ("10.8.0.0/16", paths(&[path("192.0.2.254", "", 1)])),
         ("10.9.0.0/16", paths(&[path("192.0.2.254", "ge0", 2), path("192.0.2.253", "", 1)])),
+        ("10.19.0.0/16", paths(&[RoutePath { mtu: 1400, ..path("192.0.2.254", "ge0", 1) }])),
         ("10.10.0.0/16", RouteTarget::Drop),
         ("2001:db8:3::/48", paths(&[path("2001:db8::2", "", 1), path("fe80::2", "ge0", 1)])),
     ];
