@@ -222,7 +222,7 @@ def test_commands(lab, tmp_path):
             (f"create memif socket id 4 filename {file}", "is socket 3 already"),
             ("create memif socket id 4 filename /nowhere/m.sock", None),
             ("create interface memif id 1 socket-id 4", "the folder of the socket /nowhere/m.sock does not exist"),
-            ("create interface memif id 1 socket-id 3 slave", "this router's masters listen on the socket"),
+            ("create interface memif id 1 socket-id 3 slave", "memif3/5 is the other side on the socket"),
             ("create interface memif id 1 socket-id 3 ring-size 1000", "a ring of 1000 slots: a power of two"),
             ("create interface memif id 1 socket-id 3 secret " + "x" * 25, "a secret of 25 bytes"),
             ("delete memif socket id 3", "has interfaces"),

