@@ -346,37 +346,6 @@ def test_renamed_or_moved_by_somebody(all_pairs):
     all_pairs.linux["e0"].wait(lambda f: bytes(f) == ping)
 
 
-def test_a_namespace_that_goes_takes_all_of_linuxs_along():
-    """Addresses, neighbors and routes that Linux had brought go with it, and come back with another of its name."""
-    with fresh({}) as t:
-        b, p = t.bench, t.bench.ports["left"]
-        mine = ["10.0.1.1/24", "2001:db8:1::1/64"]
-
-        def bring():
-            t.netns.ip("address add 10.77.0.1/24 dev e0")
-            t.netns.ip("link set e0 up mtu 1400")
-            t.netns.ip("neighbor replace 10.77.0.9 lladdr 02:00:00:00:00:09 dev e0 nud permanent")
-            t.netns.ip("route add 20.0.0.0/24 via 10.77.0.9")
-            wait_for("all is there", lambda: has("10.77.0.1/24") and "via 10.77.0.9 left" in b.ctl("show ip fib 20.0.0.1")
-                     and "10.77.0.9" in b.ctl("show ip neighbors") and "1400" in b.ctl("show interface left"))
-
-        def has(net):
-            return net in b.ctl("show interface address left")
-
-        t.make("left", "e0")
-        bring()
-        t.linux.pop("e0").close()
-        name = t.netns.name
-        run(f"ip netns del {name}")
-        wait_for("all is gone", lambda: not has("10.77.0.1/24") and "10.77.0.9" not in b.ctl("show ip fib 20.0.0.1")
-                 and "10.77.0.9" not in b.ctl("show ip neighbors") and "1400" not in b.ctl("show interface left"), timeout=15)
-        assert all(has(net) for net in mine)
-        run(f"ip netns add {name}")
-        wait_for("the pair is there", lambda: "e0" in t.netns.ip("-br link").stdout, timeout=15)
-        bring()
-        assert all(has(net) for net in mine)
-
-
 def test_show(all_pairs):
     n = all_pairs.netns.name
     shown = all_pairs.bench.router.json("show lcp")

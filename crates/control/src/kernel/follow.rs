@@ -71,8 +71,6 @@ fn makes(router: &Router) -> Makes {
 /// Follows the kernel for as long as it is polled.
 pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger, wake: &Rc<Notify>) {
     let mut tasks: Vec<Task> = vec![];
-    // Namespaces that were followed, and whose routes are in the router still.
-    let mut left: Vec<Option<String>> = vec![];
     let (mut seen, mut turns) = (u64::MAX, 0);
     let mut fpm = super::fpm::Listener::default();
     let mut refused: BTreeMap<Option<String>, String> = BTreeMap::new();
@@ -83,9 +81,6 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
         }
         if changes != seen || turns >= LOOK_ANYHOW {
             (seen, turns) = (changes, 0);
-            while net::linux_cp::drop_lost(&mut router.borrow_mut()) {
-                tokio::task::yield_now().await;
-            }
             let wanted = wanted(&router.borrow());
             let (buffer, makes) = {
                 let router = router.borrow();
@@ -102,18 +97,14 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
             let ended: Vec<_> = tasks.extract_if(.., |t| !stays(t)).map(|t| t.namespace.0.clone()).collect();
             for netns in ended {
                 kernel.followed.borrow_mut().remove(&netns);
-                if !makes.devices {
+                let wanted = wanted.keys().any(|(n, _)| *n == netns);
+                if !wanted || !makes.devices {
                     super::bridges::forget(router, &netns).await;
                     super::vlans::forget(router, &netns).await;
                 }
-                left.push(netns);
-            }
-            // One that is gone cannot be followed anew, and its pairs may go a moment later.
-            let is_wanted = |netns: &Option<String>| wanted.keys().any(|(n, _)| n == netns);
-            for netns in left.extract_if(.., |netns| !is_wanted(netns)) {
-                super::bridges::forget(router, &netns).await;
-                super::vlans::forget(router, &netns).await;
-                sweep(router, &marked(router, Speaker::KERNEL, netns.as_deref())).await;
+                if !wanted {
+                    sweep(router, &marked(router, Speaker::KERNEL, netns.as_deref())).await;
+                }
             }
             for (namespace, devices) in wanted {
                 if tasks.iter().any(|t| t.namespace == namespace) {
@@ -122,7 +113,6 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
                 match begin(router, log, wake, &namespace.0, devices.clone(), (buffer, makes)) {
                     Ok((followed, tasks_of)) => {
                         refused.remove(&namespace.0);
-                        left.retain(|netns| *netns != namespace.0);
                         kernel.followed.borrow_mut().insert(namespace.0.clone(), followed);
                         tasks.push(Task { namespace, devices, buffer, makes, tasks: tasks_of });
                     }

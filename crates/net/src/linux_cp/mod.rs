@@ -23,7 +23,7 @@ pub use from_linux::{
 pub(crate) use part::LinuxCp;
 pub use part::{
     DEFAULT_RX_BUFFER, FPM_HOLD, FpmListen, LcpSetting, LinuxPair, PairInfo, Paired, RX_BUFFER, Settings,
-    drop_lost, is_host_name, pair, pair_over, pairs, settings, started,
+    is_host_name, pair, pair_over, pairs, settings, started,
 };
 pub use punt::{LinuxCpPunt, PuntLinuxDrop, PuntLinuxNext};
 pub use vlans::{TakeVlans, VlanDevice, refused_vlans};

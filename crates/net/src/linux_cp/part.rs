@@ -6,8 +6,8 @@ use super::{FromLinux, LINUX_CP_PUNT, LINUX_CP_XC, Pairs, ToLinux};
 use crate::interface::ifflags;
 use crate::neighbor::Millis;
 use crate::router::{
-    BoxedOp, Elsewhere, HadElsewhere, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start,
-    TapConfig, check_namespace, is_tap_host, namespace_for_root,
+    BoxedOp, HadElsewhere, IfState, InterfaceOp, Kind, Op, OpError, Part, PartOp, Router, Start, TapConfig,
+    check_namespace, is_tap_host, namespace_for_root,
 };
 use command::{Command, quote};
 use graph::arcs::Feature;
@@ -390,33 +390,6 @@ pub fn pair_over(router: &mut Router, interface: &str, tap: &str) -> Result<(), 
     router.publish_interface(tap);
     router.publish_interface(index);
     Ok(())
-}
-
-/// What Linux had given interfaces whose pair's device is gone goes with that, for a while; whether some is left.
-pub fn drop_lost(router: &mut Router) -> bool {
-    let end = Instant::now() + TURN;
-    let lost = |router: &Router, (index, pair): (&u32, &Pair)| {
-        let given = router.interface(*index).is_some_and(|i| i.elsewhere != Elsewhere::default());
-        (given && pair.vlan.is_none() && router.is_companion_lost(pair.tap)).then_some(*index)
-    };
-    let all: Vec<u32> = match router.state::<State>() {
-        Some(s) => s.pairs.iter().filter_map(|p| lost(router, p)).collect(),
-        None => return false,
-    };
-    for index in all {
-        if !router.with_companions(|r| r.drop_elsewhere(index, false, Some(end))) {
-            return true;
-        }
-        if let Some(pair) = router.state_mut::<State>().and_then(|s| s.pairs.get_mut(&index)) {
-            pair.refused.clear();
-        }
-        let name = router.interface_name(index);
-        router.note(false, format!("{name}: what Linux had given it is gone with its pair"));
-        if Instant::now() >= end {
-            return true;
-        }
-    }
-    false
 }
 
 /// There is more to do at a pair than was done.

@@ -3,7 +3,7 @@
 use super::aside::Asks;
 use super::devices;
 use super::tell::{Closing, Last, Todo};
-use super::{DeviceControl, IfState, Kind, Op, OpError, Router, TapConfig};
+use super::{DeviceControl, Kind, Op, OpError, Router, TapConfig};
 use drivers::tap::kept::{self, Keeper, Left};
 use std::any::Any;
 use std::os::fd::OwnedFd;
@@ -276,12 +276,6 @@ impl Router {
         {
             self.note(true, e.message);
         }
-    }
-
-    /// Whether its Linux side is gone, and not there again yet. One that a transaction makes or takes over is no such.
-    pub(crate) fn is_companion_lost(&self, index: u32) -> bool {
-        let made = |i: &IfState| matches!(i.remote.opening, Some((_, Some(_))));
-        self.interface(index).is_some_and(|i| i.companion && !i.has_device() && !made(i))
     }
 
     /// Linux's number of its Linux side; none while that is gone.
