@@ -1,10 +1,9 @@
-//! What happens to interfaces and neighbours, for one who listens: each change with what was before and what is now. While
-//! nobody listens, nothing is compared or kept.
+//! What happens to interfaces and neighbours, for one who listens: each change with what was before and what is now. Each
+//! interface keeps what was last told of it, or would have been, so that to begin to listen takes no longer with many of them.
 
 use super::{IfState, Router};
 use crate::neighbor::Known;
 use packet::eth::MacAddr;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// An interface as it is told of.
@@ -52,18 +51,30 @@ pub enum Happened<'a> {
 /// Gets what happens, in order, while the router is at work: it must not ask the router for anything, nor wait.
 pub type Listener = Box<dyn Fn(Happened<'_>) + Send>;
 
-/// Who listens, and what it was told of interfaces.
-pub(super) struct Listening {
-    listener: Listener,
-    links: BTreeMap<u32, LinkState>,
+/// Who listens.
+pub(super) struct Listening(Listener);
+
+/// What is told of an interface and may change; names and numbers stay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Told {
+    up: bool,
+    link: bool,
+    mtu: u16,
+    mac: MacAddr,
+}
+
+impl Told {
+    fn of(self, i: &IfState) -> LinkState {
+        let Told { up, link, mtu, mac } = self;
+        LinkState { index: i.index, name: i.name.clone(), up, link, mtu, mac }
+    }
 }
 
 impl Router {
     /// Tells this one from now on; who listened before does not any more.
     pub fn listen(&mut self, listener: Listener) {
-        let links = self.interfaces.iter().map(|i| (i.index, self.link_state(i))).collect();
         self.neighbors.table.tell(true);
-        self.listening = Some(Box::new(Listening { listener, links }));
+        self.listening = Some(Box::new(Listening(listener)));
     }
 
     /// Whether somebody listens.
@@ -79,44 +90,45 @@ impl Router {
 
     /// An interface as it is told of.
     pub fn link_state(&self, i: &IfState) -> LinkState {
+        self.to_tell(i).of(i)
+    }
+
+    fn to_tell(&self, i: &IfState) -> Told {
         let hw = self.interfaces.get(i.hw());
-        LinkState {
-            index: i.index,
-            name: i.name.clone(),
-            up: i.up,
-            link: hw.is_some_and(|hw| hw.link),
-            mtu: i.mtu,
-            mac: hw.map_or(i.mac, |hw| hw.mac),
-        }
+        let (link, mac) = hw.map_or((false, i.mac), |hw| (hw.link, hw.mac));
+        Told { up: i.up, link, mtu: i.mtu, mac }
     }
 
-    /// An interface may be another than it was, or gone.
-    #[inline]
+    /// An interface may be another than it was.
     pub(super) fn tell_link(&mut self, index: u32) {
-        if self.listening.is_some() {
-            self.tell_link_now(index);
+        let Some(i) = self.interfaces.get(index) else { return };
+        let now = self.to_tell(i);
+        if i.told == Some(now) {
+            return;
+        }
+        if let Some(Listening(listener)) = self.listening.as_deref() {
+            let was = i.told.map(|told| told.of(i));
+            listener(Happened::Link { was: was.as_ref(), now: Some(&now.of(i)) });
+        }
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.told = Some(now);
         }
     }
 
-    fn tell_link_now(&mut self, index: u32) {
-        let now = self.interfaces.get(index).map(|i| self.link_state(i));
-        let Some(listening) = &mut self.listening else { return };
-        let was = match &now {
-            Some(now) => listening.links.insert(index, now.clone()),
-            None => listening.links.remove(&index),
-        };
-        if was != now {
-            (listening.listener)(Happened::Link { was: was.as_ref(), now: now.as_ref() });
+    /// An interface is gone.
+    pub(super) fn tell_link_gone(&self, i: &IfState) {
+        if let (Some(Listening(listener)), Some(told)) = (self.listening.as_deref(), i.told) {
+            listener(Happened::Link { was: Some(&told.of(i)), now: None });
         }
     }
 
     /// Tells what has become of neighbours since.
     #[inline]
     pub(super) fn tell_neighbors(&mut self) {
-        let Some(listening) = &self.listening else { return };
+        let Some(Listening(listener)) = self.listening.as_deref() else { return };
         for ((index, address), was, now) in self.neighbors.table.told() {
             let interface = self.interfaces.get(index).map_or("", |i| i.name.as_str());
-            (listening.listener)(Happened::Neighbor { interface, index, address, was, now });
+            listener(Happened::Neighbor { interface, index, address, was, now });
         }
     }
 }

@@ -147,6 +147,8 @@ pub struct IfState {
     pub description: Option<String>,
     /// The MTU that it was made with, unless the operator says otherwise: of a device 1500.
     pub own_mtu: u16,
+    /// What was last told of it.
+    pub(super) told: Option<super::happened::Told>,
     /// Administratively up.
     pub up: bool,
     /// The device's link.

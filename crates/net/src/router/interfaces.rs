@@ -231,6 +231,7 @@ impl Router {
             own_mac: new.own_mac.unwrap_or(new.mac),
             mac_set: new.own_mac.is_some(),
             promiscuous: false,
+            told: None,
             addresses: vec![],
             link_local: None,
             own_link_local: None,
@@ -377,7 +378,7 @@ impl Router {
         self.interfaces.by_name.remove(&i.name);
         self.interfaces.following.forget(index);
         self.trace_interface_gone(index);
-        self.tell_link(index);
+        self.tell_link_gone(&i);
         if let Some(peer) = i.xconnect {
             self.interfaces.xconnected.remove(&peer);
         }
