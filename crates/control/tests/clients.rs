@@ -357,9 +357,16 @@ impl Reader {
     }
 }
 
+/// The next page, while others have their turn.
+async fn next_page(lister: &mut Lister, router: &SharedRouter) -> Option<Page> {
+    let page = lister.next(&router.borrow());
+    tokio::task::yield_now().await;
+    page
+}
+
 async fn read(router: &SharedRouter, filter: Filter) -> Reader {
     let (mut reader, mut lister) = (Reader::default(), Lister::new(filter));
-    while let Some(page) = lister.next_page(router).await {
+    while let Some(page) = next_page(&mut lister, router).await {
         reader.take(page);
     }
     reader
@@ -427,7 +434,7 @@ proptest! {
 async fn read_prefixes(router: &SharedRouter, filter: Filter) -> BTreeSet<IpNet> {
     let mut lister = Lister::new(filter);
     let mut all = BTreeSet::new();
-    while let Some(page) = lister.next_page(router).await {
+    while let Some(page) = next_page(&mut lister, router).await {
         all.extend(unpack(page.v6, &page.prefixes));
     }
     all

@@ -1,6 +1,5 @@
 //! Routes as they are read back: pages of packed prefixes, each with the number of what it is.
 
-use super::SharedRouter;
 use super::packed;
 use super::sets::Goal;
 use ipnet::IpNet;
@@ -296,17 +295,5 @@ impl Lister {
     fn turn(&mut self) {
         self.tables.pop();
         self.after = None;
-    }
-
-    /// The next page that is not empty, while others have their turn.
-    pub async fn next_page(&mut self, router: &SharedRouter) -> Option<Page> {
-        loop {
-            let page = self.next(&router.borrow());
-            tokio::task::yield_now().await;
-            match page {
-                Some(page) if page.is_empty() && !page.forget => {}
-                other => return other,
-            }
-        }
     }
 }

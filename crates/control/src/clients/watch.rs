@@ -7,7 +7,9 @@ use super::SharedRouter;
 use super::pages::{Filter, Kinds, Lister, Match, Page, source_of};
 use net::router::{Lost, RouteTable, Router};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::task::Poll;
+use tokio::sync::Semaphore;
 
 /// Changes told at once.
 const AT_ONCE: usize = 2048;
@@ -47,6 +49,8 @@ pub struct Watch {
     told: u64,
     /// Changes were told last: the snapshot has its turn.
     turn: bool,
+    /// Who of those that read much is next.
+    long: Rc<Semaphore>,
 }
 
 impl Drop for Watch {
@@ -85,7 +89,7 @@ impl Watch {
         let at = router.borrow_mut().follow_routes();
         let lister = whole.then(|| Lister::new(filter.clone()));
         Ok(Watch {
-            router: std::rc::Rc::clone(router),
+            router: Rc::clone(router),
             filter,
             whole,
             lister,
@@ -93,13 +97,23 @@ impl Watch {
             at,
             told: at,
             turn: false,
+            long: Rc::new(Semaphore::new(1)),
         })
+    }
+
+    /// Reads what there is only while it holds this, which others share that read much as well.
+    #[must_use]
+    pub fn behind(mut self, long: Rc<Semaphore>) -> Watch {
+        self.long = long;
+        self
     }
 
     /// What is told next. Waits for a change where all is told.
     pub async fn next(&mut self) -> Event {
         loop {
-            let router = std::rc::Rc::clone(&self.router);
+            let (router, long) = (Rc::clone(&self.router), Rc::clone(&self.long));
+            // It is never closed.
+            let _held = if self.lister.is_some() { long.acquire().await.ok() } else { None };
             let behind = self.at < router.borrow().next_route_change();
             let event = match (&mut self.lister, behind) {
                 (Some(_), true) if !self.turn => self.changes(&router.borrow()),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use command::{Caller, Completion};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::Executor;
 use super::protocol::Run;
@@ -114,6 +114,16 @@ impl Here {
     /// Does some work, for not more than milliseconds, when it is its turn.
     pub async fn turn<R>(&self, what: &str, work: impl FnOnce() -> R) -> R {
         self.0.turn(what, |_| work()).await
+    }
+
+    /// The same with a piece of much that is asked for, but for the first: many of those keep nobody else waiting.
+    pub async fn long_turn<R>(&self, what: &str, work: impl FnOnce() -> R) -> R {
+        self.0.long_turn(what, |_| work()).await
+    }
+
+    /// What each of those holds while it works.
+    pub fn long(&self) -> Rc<Semaphore> {
+        Rc::clone(&self.0.long)
     }
 
     /// What could stand at byte `cursor` of a line.

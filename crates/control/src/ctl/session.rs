@@ -65,6 +65,9 @@ pub(super) struct Shared {
     idle_timeout: Option<Duration>,
     /// Whose turn it is to keep the thread busy. Those who wait get theirs in order.
     turn: Semaphore,
+    /// Who of those with long answers is next: one of them waits for a turn, and however many there are, who asks for little waits
+    /// for no more than that one.
+    pub long: Rc<Semaphore>,
     /// Streams of those who may only look.
     streams: Cell<usize>,
 }
@@ -72,7 +75,8 @@ pub(super) struct Shared {
 impl Shared {
     pub fn new(executor: Rc<dyn Executor>, idle_timeout: Option<Duration>) -> Self {
         let load = executor.load();
-        Self { executor, load, idle_timeout, turn: Semaphore::new(1), streams: Cell::new(0) }
+        let (turn, long) = (Semaphore::new(1), Rc::new(Semaphore::new(1)));
+        Self { executor, load, idle_timeout, turn, long, streams: Cell::new(0) }
     }
 
     /// Runs some work, not more than milliseconds, when it is this connection's turn. Before it is another's, everything
@@ -85,6 +89,12 @@ impl Shared {
         drop(turn);
         done
     }
+
+    /// The same with a piece of a long answer that is not its first.
+    pub async fn long_turn<R>(&self, what: &str, work: impl FnOnce(&dyn Executor) -> R) -> R {
+        let _long = self.long.acquire().await;
+        self.turn(what, work).await
+    }
 }
 
 impl Shared {
@@ -94,7 +104,23 @@ impl Shared {
         what: &str,
         work: impl FnOnce(&dyn Executor) -> Result<R, CommandError>,
     ) -> Result<R, CommandError> {
-        let (done, waits) = self.turn(what, |e| (work(e), e.waits())).await;
+        let done = self.turn(what, |e| (work(e), e.waits())).await;
+        Self::waited(done).await
+    }
+
+    /// The same with a piece of a long answer that is not its first.
+    async fn run_on<R>(
+        &self,
+        what: &str,
+        work: impl FnOnce(&dyn Executor) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        let done = self.long_turn(what, |e| (work(e), e.waits())).await;
+        Self::waited(done).await
+    }
+
+    async fn waited<R>(
+        (done, waits): (Result<R, CommandError>, Option<super::Waiting>),
+    ) -> Result<R, CommandError> {
         let waited = match waits {
             Some(waits) => waits.await,
             None => Ok(()),
@@ -385,13 +411,17 @@ impl Session {
     async fn pieces(&mut self, line: &str, mut next: Pieces) -> io::Result<Result<(), CommandError>> {
         let shared = Rc::clone(&self.shared);
         let mut page = Page::new(self.json);
-        let mut begins = true;
+        let (mut begins, mut first) = (true, true);
         loop {
             let make = |_: &dyn Executor| {
                 page.start();
                 caught(|| next(&mut page))
             };
-            let more = match shared.run(line, make).await {
+            let made = match std::mem::take(&mut first) {
+                true => shared.run(line, make).await,
+                false => shared.run_on(line, make).await,
+            };
+            let more = match made {
                 Ok(more) => more,
                 Err(error) => return Ok(Err(error)),
             };

@@ -793,3 +793,32 @@ fn what_takes_a_while_comes_before_the_rest() {
         assert_eq!(other.text("show made"), "42\n");
     }
 }
+
+#[test]
+fn who_asks_for_little_waits_for_one_of_those_who_ask_for_much() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let executor = RegistryExecutor::new(Rc::new(registry()), Rc::new(RefCell::new(Toy::default())));
+    let shared = Rc::new(super::session::Shared::new(Rc::new(executor), None));
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let made: Rc<RefCell<Vec<usize>>> = Rc::default();
+        for n in 0..20 {
+            let (shared, made) = (Rc::clone(&shared), Rc::clone(&made));
+            tokio::task::spawn_local(async move {
+                loop {
+                    shared.long_turn("much", |_| made.borrow_mut().push(n)).await;
+                }
+            });
+        }
+        while made.borrow().len() < 100 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..10 {
+            let before = made.borrow().len();
+            let seen = shared.turn("little", |_| made.borrow().len()).await;
+            assert!(seen - before <= 2, "{} pieces of others", seen - before);
+        }
+        // Those who ask for much have their turns one after another.
+        let made = made.borrow();
+        assert!(made.chunks_exact(20).all(|c| (0..20).all(|n| c.contains(&n))), "{made:?}");
+    });
+}

@@ -13,6 +13,7 @@ use std::task::Poll;
 use command::Access;
 use control::clients::{self, Answer, Event, Lister, MOST_ROUTES, Order, Page, Refusal, Watch};
 use control::commands::Desk;
+use control::ctl::Here;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
@@ -179,15 +180,18 @@ impl Routes for Router {
         let deadline = Deadline::of(&request);
         let filter = filter(request.into_inner().filter).map_err(Status::invalid_argument)?;
         let (to, pages) = mpsc::channel::<Page>(PAGES);
-        let begun = self.0.door.ask(async move |_, desk: Desk| {
+        let begun = self.0.door.ask(async move |here: Here, desk: Desk| {
             let router = desk.router;
             filter.check(&router.borrow())?;
             let mut lister = Lister::new(filter);
             tokio::task::spawn_local(async move {
-                while let Some(page) = lister.next_page(&router).await {
-                    if to.send(page).await.is_err() {
+                const WHAT: &str = "routes for a program";
+                let mut page = here.turn(WHAT, || lister.next(&router.borrow())).await;
+                while let Some(routes) = page {
+                    if (!routes.is_empty() || routes.forget) && to.send(routes).await.is_err() {
                         return;
                     }
+                    page = here.long_turn(WHAT, || lister.next(&router.borrow())).await;
                 }
             });
             Ok::<(), String>(())
@@ -206,8 +210,8 @@ impl Routes for Router {
         let deadline = Deadline::of(&request);
         let filter = filter(request.into_inner().filter).map_err(Status::invalid_argument)?;
         let (to, events) = mpsc::channel::<Event>(PAGES);
-        let begun = self.0.door.ask(async move |_, desk: Desk| {
-            let watch = Watch::new(&desk.router, filter)?;
+        let begun = self.0.door.ask(async move |here: Here, desk: Desk| {
+            let watch = Watch::new(&desk.router, filter)?.behind(here.long());
             tokio::task::spawn_local(tell_changes(watch, to));
             Ok::<(), String>(())
         });
