@@ -150,6 +150,12 @@ impl Program {
         }
     }
 
+    /// Waits for an answer, and notes it.
+    pub(crate) async fn reply(&mut self) -> Result<(), Error> {
+        let reply = self.replies.message().await;
+        take(reply, &mut self.done, &mut self.refused, &mut self.errors, &mut self.swept)
+    }
+
     /// Says where packets of routes go, by number.
     ///
     /// # Errors

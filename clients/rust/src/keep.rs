@@ -1,0 +1,329 @@
+//! A client of routes that comes back by itself when the connection or the router has gone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use prost::Message;
+use tokio::sync::{mpsc, oneshot};
+use tonic::Code;
+
+use crate::v1::{NextHopSet, RouteChanges, RouteError, RouteHello, RouteWelcome};
+use crate::{Error, Program, Router, push};
+
+/// Prefixes of a message.
+const MOST: usize = 65_536;
+/// What may wait to be sent.
+const WAITING: usize = 64;
+/// The first pause before a connection is made anew, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
+
+/// Whether what has failed may go well another time.
+pub(crate) fn passes(error: &Error) -> bool {
+    matches!(error.code, Code::Unavailable | Code::Cancelled)
+}
+
+/// Pauses between attempts.
+pub(crate) struct Pause(Duration);
+
+impl Pause {
+    pub fn new() -> Pause {
+        Pause(PAUSES[0])
+    }
+
+    pub async fn wait(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = PAUSES[1].min(2 * self.0);
+    }
+}
+
+/// What became of the routes that were sent since this was last asked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Flushed {
+    /// Routes that the router has refused.
+    pub refused: u64,
+    /// What is wrong with the first of them.
+    pub errors: Vec<RouteError>,
+}
+
+enum Ask {
+    /// Routes are set, or go.
+    Change(Part, Vec<IpNet>, Option<NextHopSet>),
+    Flush(oneshot::Sender<Result<Flushed, Error>>),
+    Begin,
+    End(oneshot::Sender<Result<u64, Error>>),
+}
+
+/// What changes of one message have in common: table, IPv6, and metric.
+type Part = (u32, bool, u32);
+
+/// A source of routes that remembers them: when the connection goes, or the router is started anew, all are sent again, and what is not among
+/// them goes; a route that is the same loses no packet. Its routes are the router's until this is dropped, and then for the grace time.
+#[derive(Debug)]
+pub struct Keeper {
+    welcome: RouteWelcome,
+    asks: mpsc::Sender<Ask>,
+}
+
+impl Router {
+    /// Begins to be a source of routes that comes back by itself. The role `configure` is needed.
+    ///
+    /// # Errors
+    /// The router is gone or refuses the client; later it is waited for.
+    pub async fn keeper(&self, hello: RouteHello) -> Result<Keeper, Error> {
+        let program = self.program(hello.clone()).await?;
+        let welcome = program.welcome.clone();
+        let (asks, to_do) = mpsc::channel(WAITING);
+        tokio::spawn(run(self.clone(), hello, program, to_do));
+        Ok(Keeper { welcome, asks })
+    }
+}
+
+fn ended() -> Error {
+    Error::protocol("the client of routes has ended")
+}
+
+impl Keeper {
+    /// What the router had of this client when it began.
+    pub fn welcome(&self) -> &RouteWelcome {
+        &self.welcome
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<(), Error> {
+        self.asks.send(ask).await.map_err(|_| ended())
+    }
+
+    async fn change(
+        &self,
+        (table, metric): (u32, u32),
+        prefixes: &[IpNet],
+        to: Option<NextHopSet>,
+    ) -> Result<(), Error> {
+        for ipv6 in [false, true] {
+            let of: Vec<IpNet> = prefixes.iter().copied().filter(|p| p.addr().is_ipv6() == ipv6).collect();
+            for some in of.chunks(MOST) {
+                self.ask(Ask::Change((table, ipv6, metric), some.to_vec(), to.clone())).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the routes of prefixes, in the place of this client's routes of the same prefixes and metric. It does not wait for the
+    /// router: [`Keeper::flush`] does. The number of the set means nothing.
+    ///
+    /// # Errors
+    /// The router has refused the client.
+    pub async fn set(
+        &self,
+        table: u32,
+        metric: u32,
+        prefixes: &[IpNet],
+        to: NextHopSet,
+    ) -> Result<(), Error> {
+        self.change((table, metric), prefixes, Some(to)).await
+    }
+
+    /// Deletes the client's routes of prefixes and a metric.
+    ///
+    /// # Errors
+    /// The router has refused the client.
+    pub async fn delete(&self, table: u32, metric: u32, prefixes: &[IpNet]) -> Result<(), Error> {
+        self.change((table, metric), prefixes, None).await
+    }
+
+    /// Waits until workers use all that was said, also over another start of the router.
+    ///
+    /// # Errors
+    /// The router has refused the client; it ends thereby.
+    pub async fn flush(&self) -> Result<Flushed, Error> {
+        let (to, answer) = oneshot::channel();
+        self.ask(Ask::Flush(to)).await?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Begins to say all routes again: a client that was started anew has routes of before in the router (`welcome().returned`).
+    ///
+    /// # Errors
+    /// The router has refused the client.
+    pub async fn begin(&self) -> Result<(), Error> {
+        self.ask(Ask::Begin).await
+    }
+
+    /// All are said: those that were not go. How many, where that is known of this start of the router.
+    ///
+    /// # Errors
+    /// The router has refused the client.
+    pub async fn end(&self) -> Result<u64, Error> {
+        let (to, answer) = oneshot::channel();
+        self.ask(Ask::End(to)).await?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+/// All routes that there are to be.
+#[derive(Default)]
+struct Book {
+    /// Sets by what they are, numbered in the order in which they came.
+    numbers: HashMap<Vec<u8>, u32>,
+    sets: Vec<NextHopSet>,
+    routes: BTreeMap<Part, HashMap<IpNet, u32>>,
+    /// All are being said again.
+    syncing: bool,
+    flushed: Flushed,
+    /// Who waits for the routes to be used.
+    waiting: Vec<oneshot::Sender<Result<Flushed, Error>>>,
+    ending: Vec<oneshot::Sender<Result<u64, Error>>>,
+}
+
+impl Book {
+    /// The number of a set, and the set where it is new.
+    fn number(&mut self, set: NextHopSet) -> (u32, Option<NextHopSet>) {
+        let set = NextHopSet { number: 0, ..set };
+        let key = set.encode_to_vec();
+        if let Some(number) = self.numbers.get(&key) {
+            return (*number, None);
+        }
+        let number = self.sets.len() as u32;
+        let set = NextHopSet { number, ..set };
+        self.numbers.insert(key, number);
+        self.sets.push(set.clone());
+        (number, Some(set))
+    }
+
+    fn note(&mut self, part: Part, prefixes: &[IpNet], set: Option<u32>) {
+        let of = self.routes.entry(part).or_default();
+        for p in prefixes {
+            match set {
+                Some(set) => of.insert(*p, set),
+                None => of.remove(p),
+            };
+        }
+    }
+
+    /// Tells everything to a router that has been away.
+    async fn tell(&mut self, program: &mut Program) -> Result<(), Error> {
+        program.begin_sync().await?;
+        for sets in self.sets.chunks(1024) {
+            program.next_hops(sets.to_vec()).await?;
+        }
+        for (part, routes) in &self.routes {
+            let all: Vec<(IpNet, u32)> = routes.iter().map(|(p, set)| (*p, *set)).collect();
+            for some in all.chunks(MOST) {
+                let sets = some.iter().map(|(_, set)| *set).collect();
+                program.change(changes(*part, some.iter().map(|(p, _)| *p), Some(sets))).await?;
+            }
+        }
+        program.flush().await?;
+        if !self.syncing || !self.ending.is_empty() {
+            let gone = program.end_sync().await?;
+            self.syncing = false;
+            self.ending.drain(..).for_each(|to| _ = to.send(Ok(gone)));
+        }
+        self.answer(program);
+        Ok(())
+    }
+
+    /// All is used.
+    fn answer(&mut self, program: &mut Program) {
+        self.take_errors(program);
+        for to in self.waiting.drain(..) {
+            let _ = to.send(Ok(std::mem::take(&mut self.flushed)));
+        }
+    }
+
+    fn take_errors(&mut self, program: &mut Program) {
+        let (refused, errors) = program.errors();
+        self.flushed.refused += refused;
+        self.flushed.errors.extend(errors);
+    }
+
+    async fn obey(&mut self, program: &mut Program, ask: Ask) -> Result<(), Error> {
+        match ask {
+            Ask::Change(part, prefixes, to) => {
+                let set = to.map(|to| self.number(to));
+                let number = set.as_ref().map(|(number, _)| *number);
+                self.note(part, &prefixes, number);
+                if let Some((_, Some(new))) = set {
+                    program.next_hops(vec![new]).await?;
+                }
+                program.change(changes(part, prefixes, number.map(|n| vec![n]))).await?;
+            }
+            Ask::Flush(to) => {
+                self.waiting.push(to);
+                program.flush().await?;
+                self.answer(program);
+            }
+            Ask::Begin => {
+                self.syncing = true;
+                self.routes.clear();
+                program.begin_sync().await?;
+            }
+            Ask::End(to) => {
+                self.ending.push(to);
+                program.flush().await?;
+                let gone = program.end_sync().await?;
+                self.syncing = false;
+                self.ending.drain(..).for_each(|to| _ = to.send(Ok(gone)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn changes(
+    (table, ipv6, metric): Part,
+    prefixes: impl IntoIterator<Item = IpNet>,
+    sets: Option<Vec<u32>>,
+) -> RouteChanges {
+    let mut bytes = vec![];
+    prefixes.into_iter().for_each(|p| push(&mut bytes, p));
+    let delete = sets.is_none();
+    RouteChanges { table, ipv6, delete, metric, prefixes: bytes, sets: sets.unwrap_or_default(), id: 0 }
+}
+
+/// Does what is asked for until nobody can ask any more, over as many connections as that takes.
+async fn run(router: Router, hello: RouteHello, mut program: Program, mut asks: mpsc::Receiver<Ask>) {
+    let mut book = Book::default();
+    loop {
+        let cause = loop {
+            let done = tokio::select! {
+                ask = asks.recv() => match ask {
+                    Some(ask) => book.obey(&mut program, ask).await,
+                    None => return,
+                },
+                // Nothing may be on the way, and yet the router goes.
+                reply = program.reply() => reply,
+            };
+            if let Err(cause) = done {
+                break cause;
+            }
+        };
+        book.take_errors(&mut program);
+        let Some(next) = again(&router, &hello, &mut book, &asks, cause).await else { return };
+        program = next;
+    }
+}
+
+/// Another stream, to which everything was told; none where the router refuses the client or nobody asks any more.
+async fn again(
+    router: &Router,
+    hello: &RouteHello,
+    book: &mut Book,
+    asks: &mpsc::Receiver<Ask>,
+    mut cause: Error,
+) -> Option<Program> {
+    let mut pause = Pause::new();
+    while passes(&cause) && !(asks.is_closed() && asks.is_empty()) {
+        pause.wait().await;
+        cause = match router.program(hello.clone()).await {
+            Ok(mut program) => match book.tell(&mut program).await {
+                Ok(()) => return Some(program),
+                Err(e) => e,
+            },
+            Err(e) => e,
+        };
+    }
+    book.waiting.drain(..).for_each(|to| _ = to.send(Err(cause.clone())));
+    book.ending.drain(..).for_each(|to| _ = to.send(Err(cause.clone())));
+    None
+}
