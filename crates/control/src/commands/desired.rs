@@ -525,10 +525,16 @@ pub(super) async fn steps_at(
     session: Option<Session>,
     caller: Option<&Caller>,
 ) -> Result<Steps, CommandError> {
-    let compared = compare(desk, from, exact, caller).await?;
-    let hidden = are_hidden_from(caller);
-    let told =
-        net::background::run(move || compared.told(session, hidden)).await.map_err(CommandError::new)?;
+    let mut compared = compare(desk, from, exact, caller).await?;
+    let (hidden, folder) = (are_hidden_from(caller), desk.changes.folder.clone());
+    let told = net::background::run(move || {
+        let refused = folder.and_then(|f| f.would_refuse(compared.text.get().len()));
+        compared
+            .notes
+            .extend(refused.map(|why| format!("it could not be kept, and `apply` would refuse it: {why}")));
+        compared.told(session, hidden)
+    });
+    let told = told.await.map_err(CommandError::new)?;
     Ok(Steps(place.hold(told)))
 }
 

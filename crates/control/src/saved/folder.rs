@@ -184,6 +184,25 @@ impl Folder {
         self.unwritable.as_deref()
     }
 
+    /// Why a document of so many bytes could not be kept now, as far as that can be seen without writing.
+    pub fn would_refuse(&self, bytes: usize) -> Option<String> {
+        let why = match rustix::fs::access(&self.path, rustix::fs::Access::WRITE_OK) {
+            Err(e) => e.to_string(),
+            Ok(()) => {
+                let fs = rustix::fs::fstatvfs(&self.dir).ok()?;
+                let free = fs.f_bavail.saturating_mul(fs.f_frsize);
+                // What is said of it stands in front.
+                let need = (bytes + 4096) as u64;
+                // Some file systems say of neither how much there is.
+                if fs.f_blocks == 0 || free >= need {
+                    return None;
+                }
+                format!("{free} bytes are free there, and it needs about {need}")
+            }
+        };
+        Some(format!("state folder {}: {why}", self.path.display()))
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
