@@ -386,6 +386,15 @@ impl<'d> Builder<'d> {
             let t = token("made", what);
             (notes.takes, notes.bars) = (vec![t], vec![t]);
         }
+        // A namespace has one default route of a family.
+        if let Op::CreateTap { config, .. } = &op {
+            let gateways = [config.addresses.gw4.is_some(), config.addresses.gw6.is_some()];
+            for (family, _) in gateways.iter().enumerate().filter(|(_, has)| **has) {
+                let t = token("default route", (&config.netns, family));
+                notes.takes.push(t);
+                notes.bars.push(t);
+            }
+        }
         notes.bars.extend(without(i).iter().map(|what| token(what, &i.name)));
         self.at(place, &i.path).op(Id::Interface(name()), op, notes);
         let own = || Notes::needs([Id::Interface(name())]);
