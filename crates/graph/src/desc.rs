@@ -6,7 +6,7 @@
 // Upholds: descriptors are moved from place to place, and what is left behind is out of reach of safe code: behind the length of a
 // vector, or in front of an iterator.
 
-use crate::buffer::prefetch_write;
+use crate::buffer::prefetch_to_write;
 use crate::handle::Buffer;
 use std::ops::Deref;
 
@@ -361,7 +361,7 @@ impl Vector {
     #[inline]
     pub(crate) fn prefetch(&self, n: usize) {
         for line in self.descs.iter().skip(self.len).take(n).step_by(64 / size_of::<Desc>()) {
-            prefetch_write(line);
+            prefetch_to_write(line);
         }
     }
 

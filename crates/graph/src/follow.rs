@@ -230,6 +230,8 @@ impl Slots {
         }
         if was.slots() == 0 {
             next.store(fresh.wrapping_add(1) & NUMBERS, Ordering::Relaxed);
+            // Also those that take nothing now: what they began with is too long ago some time.
+            self.some(u8::MAX).for_each(|(_, slot)| slot.go_on(fresh));
         }
         was.with(taken, number)
     }

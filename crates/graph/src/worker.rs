@@ -1,6 +1,6 @@
 //! A worker: one thread that polls its inputs, runs its graph, and sleeps on its descriptors when nothing comes.
 
-use crate::buffer::prefetch_write;
+use crate::buffer::prefetch_to_write;
 use crate::clock::{Clock, tsc};
 use crate::counters::{PerWorker, Table};
 use crate::desc::{VECTOR_SIZE, Vector, flags};
@@ -373,7 +373,7 @@ impl Worker {
                 let descs = v.as_slice();
                 for (i, d) in descs.iter().enumerate() {
                     if let Some(ahead) = descs.get(i + DESCS_AHEAD) {
-                        prefetch_write(ahead);
+                        prefetch_to_write(ahead);
                     }
                     env.buffers.prefetch_write(d);
                 }

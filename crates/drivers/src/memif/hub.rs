@@ -1,5 +1,5 @@
 //! The control side of all memif interfaces: sockets that listen, connections in both roles, and what becomes of them. Nothing here
-//! waits: whoever owns the hub calls [`Hub::work`] when its descriptor is readable and when its deadline has come.
+//! waits: whoever owns the hub calls [`work`](crate::peers::Hub::work) when its descriptor is readable and when its deadline has come.
 
 use super::config::{Config, MOST_RINGS, Role};
 use super::conn::{Conn, Ended, Peer, Stage, ended, lost};

@@ -1,5 +1,5 @@
 //! The control side of all vhost-user interfaces: sockets, connections in both roles, and what becomes of them. Nothing here waits:
-//! whoever owns the hub calls [`Hub::work`] when its descriptor is readable and when its deadline has come.
+//! whoever owns the hub calls [`work`](crate::peers::Hub::work) when its descriptor is readable and when its deadline has come.
 
 use super::config::{Config, Role};
 use super::conn::{Conn, Ended, Peer, Standing};

@@ -77,11 +77,11 @@ pub struct Meta {
 
 /// Asks the CPU for the line at an address, to be written: other cores let go of it. A CPU without such a thing does nothing.
 #[inline(always)]
-pub fn prefetch_to_write<T>(place: *mut T) {
+pub fn prefetch_to_write<T>(place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch of any address is harmless, and changes neither registers nor flags.
     unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags));
+        core::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = place;
@@ -95,18 +95,6 @@ pub fn prefetch<T>(place: *const T) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch of any address is harmless.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
-}
-
-/// Asks the CPU for the line at an address, to write it: no other CPU has it then.
-#[inline(always)]
-pub fn prefetch_write<T>(place: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch of any address is harmless. Processors without this one take it for no operation.
-    unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = place;
@@ -464,7 +452,7 @@ impl Buffers {
     /// The same, to write it.
     #[inline]
     pub fn prefetch_write(&self, d: &Desc) {
-        prefetch_write(self.pool.base.wrapping_add(d.buf.0 as usize * STRIDE + 64 + d.off as usize));
+        prefetch_to_write(self.pool.base.wrapping_add(d.buf.0 as usize * STRIDE + 64 + d.off as usize));
     }
 
     /// The rooms of all buffers, for a loop over many packets.

@@ -24,6 +24,10 @@ pub(super) struct History(VecDeque<Second>);
 
 impl History {
     pub fn add(&mut self, second: Second) {
+        // A queue that may not move any more is among the others from now on, and in the seconds before it is not.
+        if self.0.back().is_some_and(|last| last.queues.keys().ne(second.queues.keys())) {
+            self.0.clear();
+        }
         if self.0.len() == SPELLS[1] {
             self.0.pop_front();
         }

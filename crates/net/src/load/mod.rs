@@ -177,6 +177,7 @@ fn last_second(router: &Router) -> Option<Second> {
     let mut queues = BTreeMap::new();
     for p in all.iter().filter(|p| may_move(router, p)) {
         let (n, of) = (brought(p.input), packets.get(p.worker).copied().unwrap_or(0.0));
+        queues.insert(number(p), 0.0);
         if let Some(left) = others.get_mut(p.worker).filter(|_| of > 0.0) {
             // A queue's share of its worker's load is that of its packets.
             queues.insert(number(p), n / of * *left);

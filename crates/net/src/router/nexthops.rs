@@ -620,7 +620,7 @@ impl Router {
         })
     }
 
-    /// Has all routes of a source that lead by an object ([`RouteBatch::by_object`]), have this rank and are of this family, lead to
+    /// Has all routes of a source that lead by an object ([`super::RouteBatch::by_object`]), have this rank and are of this family, lead to
     /// another target: by one change of their next-hop group, whatever their number. `like` is one of them, with the number of
     /// its table. False where that cannot be, and each of them has to be set.
     ///

@@ -8,7 +8,7 @@ use graph::builder::Kind;
 use graph::dispatch::PanicReport;
 use graph::stats::NodeStats;
 use graph::{Graph, Handoff, Severity, WorkerHandle};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -256,47 +256,36 @@ impl Workers {
             Some(Move { id: *id, from: fed.worker, to: *to, features: Arc::clone(&fed.features) })
         };
         let moves: Vec<Move> = moves.iter().filter_map(new).collect();
-        let taken = moves.iter().map(|m| (m, self.take_input(m.from, m.id))).collect::<Vec<_>>();
-        for to in moves.iter().map(|m| m.to).collect::<BTreeSet<_>>() {
-            self.await_handoffs(handoff, to);
-        }
-        let (mut done, mut left, mut failed) = (vec![], vec![], None);
-        for (m, queue) in taken {
-            let Some(queue) = queue else {
-                failed.get_or_insert_with(|| "a worker has ended".into());
-                continue;
-            };
-            if failed.is_some() {
-                left.push((m, queue));
-                continue;
-            }
-            match self.feed(m.to, m.id, queue, &m.features) {
-                Ok(()) => done.push(m),
-                Err((why, queue)) => {
-                    failed = Some(why);
-                    left.extend(queue.map(|queue| (m, queue)));
+        for (n, m) in moves.iter().enumerate() {
+            // One after the other: each stands still as shortly as can be.
+            if let Err(why) = self.move_input(handoff, m, m.from, m.to) {
+                for m in moves[..n].iter().rev() {
+                    // Who had it a moment ago takes it.
+                    let _ = self.move_input(handoff, m, m.to, m.from);
                 }
+                return Err(why);
             }
         }
-        let Some(why) = failed else {
-            for m in &moves {
+        Ok(())
+    }
+
+    fn move_input(&mut self, handoff: &Handoff, m: &Move, from: usize, to: usize) -> Result<(), String> {
+        let queue = self.take_input(from, m.id).ok_or("a worker has ended")?;
+        self.await_handoffs(handoff, to);
+        match self.feed(to, m.id, queue, &m.features) {
+            Ok(()) => {
                 if let Some(fed) = self.inputs.get_mut(&m.id) {
-                    fed.worker = m.to;
+                    fed.worker = to;
                 }
+                Ok(())
             }
-            return Ok(());
-        };
-        // Those that have begun elsewhere go back as they came.
-        let back = done.into_iter().filter_map(|m| Some((m, self.take_input(m.to, m.id)?)));
-        left.extend(back.collect::<Vec<_>>());
-        for from in left.iter().map(|(m, _)| m.from).collect::<BTreeSet<_>>() {
-            self.await_handoffs(handoff, from);
+            Err((why, queue)) => {
+                self.await_handoffs(handoff, from);
+                let back = queue.into_iter().map(|queue| (m.id, queue)).collect();
+                let _ = self.resume_inputs(back);
+                Err(why)
+            }
         }
-        for (m, queue) in left {
-            // Who had it a moment ago takes it.
-            let _ = self.feed(m.from, m.id, queue, &m.features);
-        }
-        Err(why)
     }
 
     /// Takes a receive queue from its worker.
@@ -332,12 +321,13 @@ impl Workers {
     /// Gives receive queues back to their workers.
     ///
     /// # Errors
-    /// A worker does not take one: another has it, if one does.
+    /// No worker takes one. Where its own does not another has it.
     fn resume_inputs(&mut self, queues: Vec<(u64, Queue)>) -> Result<(), String> {
         let mut answer = Ok(());
         for (id, queue) in queues {
             let Some(fed) = self.inputs.get(&id) else { continue };
             let (own, features, mut left) = (fed.worker, Arc::clone(&fed.features), Some(queue));
+            let mut refused = None;
             let others = (0..self.handles.len()).filter(|w| *w != own);
             for worker in std::iter::once(own).chain(others) {
                 let Some(queue) = left.take() else { break };
@@ -348,8 +338,11 @@ impl Workers {
                         }
                         break;
                     }
-                    Err((why, back)) => (answer, left) = (Err(why), back),
+                    Err((why, back)) => (refused, left) = (Some(why), back),
                 }
+            }
+            if let (Some(why), Some(_)) = (refused, left) {
+                answer = Err(why);
             }
         }
         answer
@@ -562,7 +555,7 @@ impl Router {
     /// what came before has gone on. So none is lost, and none overtakes another.
     ///
     /// # Errors
-    /// A worker does not take a queue back: the change is made.
+    /// No worker takes a queue back: the change is made.
     pub(crate) fn between_packets<R>(
         &mut self,
         interfaces: &[u32],
