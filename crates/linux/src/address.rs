@@ -18,7 +18,8 @@ const IFA_F_DADFAILED: u32 = 8;
 pub struct Address {
     /// Linux's index of the device.
     pub ifindex: u32,
-    /// The address, with the length of its prefix; the whole length where that is a peer's that does not hold it.
+    /// The address, with the length of its prefix; the whole length where that is a peer's of IPv4 of which it is no
+    /// host.
     pub net: IpNet,
     /// Another host was found to have it.
     pub duplicate: bool,
@@ -38,12 +39,16 @@ pub fn parse(body: &[u8]) -> Option<Address> {
         }
     }
     let address = local.or(prefix)?;
-    // The prefix is the peer's: the kernel has a route to it, and the address may stand within it or alone.
-    if let Some(peer) = prefix
-        && peer != address
-        && !IpNet::new(peer, len).ok()?.contains(&address)
+    // The prefix is the peer's: the kernel has a route to it, and the address may stand within it or alone. An address of IPv6 has the length
+    // for itself, whatever its peer.
+    if let (Some(IpAddr::V4(peer)), IpAddr::V4(own)) = (prefix, address)
+        && peer != own
     {
-        len = if address.is_ipv4() { 32 } else { 128 };
+        let net = Ipv4Net::new(peer, len).ok()?;
+        let is_end = len < 31 && (own == net.network() || own == net.broadcast());
+        if is_end || !net.contains(&own) {
+            len = 32;
+        }
     }
     let net = match address {
         IpAddr::V4(a) => IpNet::from(Ipv4Net::new(a, len).ok()?),
@@ -83,6 +88,12 @@ mod tests {
         assert_eq!(v6(64, None, "2001:db8::1"), "2001:db8::1/64");
         assert_eq!(v6(128, Some("2001:db8::1"), "2001:db8::2"), "2001:db8::1/128");
         assert_eq!(v6(64, Some("2001:db8::1"), "2001:db8::2"), "2001:db8::1/64");
+        assert_eq!(v6(64, Some("2001:db8::1"), "2001:db8:9::2"), "2001:db8::1/64");
+        // As its network's or broadcast's address it would not be a host's.
+        let v4 = |len, local, peer| told(route::AF_INET, len, Some(local), peer).unwrap();
+        assert_eq!(v4(24, "10.0.0.0", "10.0.0.2"), "10.0.0.0/32");
+        assert_eq!(v4(24, "10.0.0.255", "10.0.0.2"), "10.0.0.255/32");
+        assert_eq!(v4(31, "10.0.0.0", "10.0.0.1"), "10.0.0.0/31");
         assert_eq!(told(route::AF_INET, 33, Some("10.0.0.1"), "10.0.0.2"), None);
     }
 }

@@ -84,7 +84,7 @@ impl Nexthops {
         user == id || matches!(self.0.get(&user), Some(Nexthop::Group(g)) if g.iter().any(|(m, _)| *m == id))
     }
 
-    /// Where an object leads; `None` when it is not known.
+    /// Where an object leads, its paths in the order of [`crate::route::parse`]; `None` when it is not known.
     pub fn resolve(&self, id: u32) -> Option<(Action, Vec<Path>)> {
         let group = match self.0.get(&id)? {
             Nexthop::Blackhole => return Some((Action::Blackhole, vec![])),
@@ -101,6 +101,27 @@ impl Nexthops {
                 _ => return None,
             }
         }
+        // Else a route would change once with its object, and once more when the kernel tells of itself.
+        paths.sort_unstable();
         Some((Action::Unicast, paths))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_a_group_are_in_order() {
+        let mut all = Nexthops::default();
+        for (id, gateway) in [(1, "10.0.0.3"), (2, "10.0.0.2")] {
+            let gateway = Some(gateway.parse().unwrap());
+            all.set(id, Nexthop::Path(Path { gateway, ifindex: 7, weight: 1, ..Path::default() }));
+        }
+        let paths = [vec![(1, 1), (2, 3)], vec![(2, 3), (1, 1)]].map(|members| {
+            all.set(9, Nexthop::Group(members));
+            all.resolve(9).unwrap().1
+        });
+        assert_eq!(paths[0], paths[1]);
     }
 }

@@ -357,8 +357,9 @@ pub fn parse(body: &[u8]) -> Option<RouteMessage> {
         (AF_INET6, Some(IpAddr::V6(a))) => IpNet::from(Ipv6Net::new(a, len).ok()?),
         _ => return None,
     };
-    // The kernel tells ways of IPv6 in the order of the one that changed.
-    if family == AF_INET6 {
+    // The kernel tells ways of IPv6 in the order of the one that changed. Those of nexthop objects are ordered in both families, as the objects'
+    // own are.
+    if family == AF_INET6 || route.nexthop != 0 {
         route.paths.sort_unstable();
     }
     Some(RouteMessage { key: Key { table, prefix: prefix.trunc(), metric, tos }, route })

@@ -30,10 +30,7 @@ impl Ns {
                     _ => String::new(),
                 };
                 let table = if text("table").is_empty() { "254".to_owned() } else { text("table") };
-                if text("protocol") == "2"
-                    || table == "255"
-                    || !matches!(&*text("type"), "1" | "6" | "7" | "8")
-                {
+                if table == "255" || !matches!(&*text("type"), "1" | "6" | "7" | "8") {
                     continue;
                 }
                 let dst = match &*text("dst") {
@@ -58,6 +55,13 @@ impl Ns {
                     _ => vec![],
                 };
                 paths.sort();
+                if text("protocol") == "2"
+                    && !(text("type") == "1"
+                        && paths.iter().all(|p| p.starts_with("- "))
+                        && is_of_peer(&dst, &text("prefsrc")))
+                {
+                    continue;
+                }
                 let mtu = r["metrics"][0]["mtu"].as_u64().unwrap_or(0);
                 let what = format!(
                     "proto {} type {} mtu {mtu} src {} via {paths:?}",
@@ -97,6 +101,15 @@ impl Ns {
 }
 
 /// In the words of [`Ns::printed`].
+/// Whether a route of the kernel's own could be that to the peer of an address, as far as its prefix and source tell.
+fn is_of_peer(prefix: &str, source: &str) -> bool {
+    let prefix: ipnet::IpNet = prefix.parse().unwrap();
+    match prefix {
+        ipnet::IpNet::V4(_) => source.parse().is_ok_and(|s: std::net::IpAddr| !prefix.contains(&s)),
+        ipnet::IpNet::V6(p) => p.prefix_len() == 128 && !p.addr().is_unicast_link_local(),
+    }
+}
+
 fn worded(key: &Key, r: &Route, names: &BTreeMap<u32, String>) -> (String, String) {
     let path = |p: &linux::Path| {
         let via = p.gateway.map_or("-".to_owned(), |g| g.to_string());

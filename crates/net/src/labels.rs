@@ -88,6 +88,12 @@ impl OutLabels {
         self.real().next().is_none()
     }
 
+    /// The least MTU of a path with them: that of the family, and room for the labels.
+    pub fn least_mtu(&self, v6: bool) -> u16 {
+        let least = if v6 { packet::ip6::MIN_MTU } else { packet::ip4::MIN_MTU };
+        self.real().fold(least, |sum, _| sum.saturating_add(4))
+    }
+
     /// The label that a label route puts in the place of the one that came.
     pub fn swapped(&self) -> Option<Push> {
         let label = self.real().next_back().filter(|l| *l != HELD_BY_ENTRY)?;

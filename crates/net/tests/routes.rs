@@ -707,6 +707,11 @@ fn the_mtu_of_a_route_is_that_of_its_own_packets() {
     assert!(whole > 1400);
     assert_eq!(mtus(&r).0, [whole, 1300, whole.min(9300), 1300, 1200, 1300, 1290]);
     assert_eq!(mtus(&r).1, 1280);
+    // Onto a link with many neighbours, the MTU of a route does not apply.
+    let onto = RoutePath { interface: Some(1), mtu: 1300, ..RoutePath::default() };
+    r.commit(vec![set("20.9.0.0/16", Target::Paths(vec![onto]))]).unwrap();
+    let group = r.lookup("20.9.0.1".parse().unwrap()).unwrap();
+    assert_eq!(r.adjacency(group.paths[0].entry.adj).unwrap().mtu, whole);
     // Neighbours that are found, and go, have all of them.
     let mac = "02:00:00:00:00:09".parse().unwrap();
     for address in ["10.0.0.9", "2001:db8::9"] {
@@ -727,6 +732,9 @@ fn the_mtu_of_a_route_is_that_of_its_own_packets() {
     let refused = |r: &mut Router, prefix, target| r.commit(vec![set(prefix, target)]).unwrap_err().message;
     assert!(refused(&mut r, "20.7.0.0/16", via("10.0.0.9", None, 67)).contains("68 to 65535"));
     assert!(refused(&mut r, "2001:db8:7::/48", via("2001:db8::9", None, 1279)).contains("1280 to 65535"));
+    let labels = net::labels::OutLabels::new(&[100]).unwrap();
+    let labelled = RoutePath { mtu: 71, labels, ..path("10.0.0.9", Some(1), 1) };
+    assert!(refused(&mut r, "20.7.0.0/16", Target::Paths(vec![labelled])).contains("72 to 65535"));
     let into = Target::Paths(vec![RoutePath { table: Some(7), mtu: 1400, ..RoutePath::default() }]);
     assert!(refused(&mut r, "20.8.0.0/16", into).contains("once more"));
     r.shutdown();

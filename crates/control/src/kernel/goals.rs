@@ -69,8 +69,8 @@ impl Devices {
                 // The host itself is the next hop of a route to one host on a link.
                 let host = key.prefix.prefix_len() == key.prefix.max_prefix_len();
                 let mut paths = self.paths(route, host.then(|| key.prefix.addr()))?;
-                let mtu = mtu(route, key.prefix.addr().is_ipv6());
-                paths.iter_mut().for_each(|p| p.mtu = mtu);
+                let v6 = key.prefix.addr().is_ipv6();
+                paths.iter_mut().for_each(|p| p.mtu = mtu(route, &p.labels, v6));
                 Target::Paths(paths)
             }
             Action::Blackhole => Target::Drop,
@@ -176,12 +176,12 @@ impl Devices {
     }
 }
 
-/// The MTU of a route as the router has it: the kernel takes any number, and packets of as many bytes as every link carries all the same.
-fn mtu(route: &Route, v6: bool) -> u16 {
-    let least = if v6 { packet::ip6::MIN_MTU } else { packet::ip4::MIN_MTU };
+/// The MTU of a path of a route as the router has it: the kernel takes any number, and packets of as many bytes as every link carries all
+/// the same, before they get labels.
+fn mtu(route: &Route, labels: &OutLabels, v6: bool) -> u16 {
     match route.mtu {
         0 => 0,
-        mtu => u16::try_from(mtu).unwrap_or(u16::MAX).max(least),
+        mtu => u16::try_from(mtu).unwrap_or(u16::MAX).max(labels.least_mtu(v6)),
     }
 }
 
@@ -190,6 +190,23 @@ mod tests {
     use super::*;
     use linux::Path;
     use net::router::{Op, RouterConfig};
+
+    #[test]
+    fn the_mtu_of_a_path_has_room_for_its_labels() {
+        let labels = OutLabels::new(&[100, 3, 101]).unwrap();
+        let of = |mtu, labels: &OutLabels, v6| {
+            let (action, paths) = (Action::Unicast, vec![]);
+            let route = Route { protocol: 4, action, paths, nexthop: 0, source: None, mtu, wanted: 0 };
+            super::mtu(&route, labels, v6)
+        };
+        assert_eq!(
+            [0, 1, 1400, 70_000].map(|mtu| of(mtu, &OutLabels::NONE, true)),
+            [0, 1280, 1400, u16::MAX]
+        );
+        // Implicit null is none.
+        assert_eq!([0, 1280, 1400].map(|mtu| of(mtu, &labels, true)), [0, 1288, 1400]);
+        assert_eq!([0, 68, 100].map(|mtu| of(mtu, &labels, false)), [0, 76, 100]);
+    }
 
     #[test]
     fn a_label_leads_into_the_tables_that_there_are() {

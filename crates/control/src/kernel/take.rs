@@ -5,7 +5,7 @@ use super::{Failed, Taken};
 use linux::route::RTPROT_KERNEL;
 use linux::{Change, Key, Route};
 use net::router::{Op, RouteBatch, RouteSource, Router};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -28,6 +28,9 @@ fn of_object(change: &Change) -> Option<(&Arc<Route>, &Arc<Route>)> {
 
 /// What routes have in common that move together: what they were and are, their table, metric and family.
 type Alike = (*const Route, *const Route, u32, u32, bool);
+
+/// Whose the routes are that have moved together, and where they lead now; `None`: each of them is to be set.
+type Moved = Option<(RouteSource, Goal)>;
 
 impl Taken {
     /// Counts what the router cannot forward by.
@@ -60,16 +63,22 @@ impl Taken {
                 self.take_each(router, run);
                 continue;
             }
-            let mut known = HashMap::new();
-            let alone = run.iter().filter(|c| !self.is_moved(router, c, &mut known)).cloned();
-            let alone: Vec<Change> = alone.collect();
+            let (mut known, mut apart, mut alone) = (HashMap::new(), HashSet::new(), vec![]);
+            for change in run {
+                // What is set for itself is set after all moves of the run: what becomes of it later is, too.
+                if apart.contains(&change.key) || !self.is_moved(router, change, &mut known) {
+                    apart.insert(change.key);
+                    alone.push(change.clone());
+                }
+            }
             self.counts.made.set(self.counts.made.get() + (run.len() - alone.len()) as u64);
             self.take_each(router, &alone);
         }
     }
 
-    /// Whether a route has moved with its object, or moves with it now. `known`: those like it that were asked before.
-    fn is_moved(&self, router: &mut Router, change: &Change, known: &mut HashMap<Alike, bool>) -> bool {
+    /// Whether a route has moved with its object, or moves with it now. `known`: whose those like it are and where they lead, where they have
+    /// moved before.
+    fn is_moved(&self, router: &mut Router, change: &Change, known: &mut HashMap<Alike, Moved>) -> bool {
         let Some((was, is)) = of_object(change) else { return false };
         let key = &change.key;
         let refused = self.counts.more_failed.get() != 0
@@ -82,25 +91,25 @@ impl Taken {
             return false;
         }
         let alike = (Arc::as_ptr(was), Arc::as_ptr(is), key.table, key.metric, host.is_ipv6());
-        if let Some(moved) = known.get(&alike) {
-            return *moved;
+        let moved = known.entry(alike).or_insert_with(|| self.move_all(router, key, [was, is]));
+        let Some((source, goal)) = moved else { return false };
+        // That nothing was left to move says nothing of this route: it may stand elsewhere, or not be set yet.
+        router.leads_to(*source, goal.rank, (goal.table, key.prefix), &goal.target)
+    }
+
+    /// Moves all routes that lead by an object as that of `key` does.
+    fn move_all(&self, router: &mut Router, key: &Key, [was, is]: [&Arc<Route>; 2]) -> Moved {
+        let was_goal = self.devices.goal(self.speaker.preference, key, was).ok()?;
+        let goal = self.devices.goal(self.speaker.preference, key, is).ok()?;
+        if was_goal.table != goal.table {
+            return None;
         }
-        let goals = [was, is].map(|r| self.devices.goal(self.speaker.preference, key, r).ok());
-        let moved = match goals {
-            [Some(was_goal), Some(goal)] if was_goal == goal => true,
-            [Some(was_goal), Some(goal)] if was_goal.table == goal.table => {
-                let name = self.speaker.source_name(self.netns.as_deref(), is.protocol);
-                let source = router.route_source(&name, self.speaker.preference);
-                source.is_ok_and(|source| {
-                    let (what, like) = ((goal.rank, is.nexthop), (goal.table, key.prefix));
-                    let moved = router.move_object(source, what, like, &was_goal.target, &goal.target);
-                    moved.unwrap_or(false)
-                })
-            }
-            _ => false,
-        };
-        known.insert(alike, moved);
-        moved
+        let name = self.speaker.source_name(self.netns.as_deref(), is.protocol);
+        let source = router.route_source(&name, self.speaker.preference).ok()?;
+        let (what, like) = ((goal.rank, is.nexthop), (goal.table, key.prefix));
+        let moved = was_goal == goal
+            || router.move_object(source, what, like, &was_goal.target, &goal.target).unwrap_or(false);
+        moved.then_some((source, goal))
     }
 
     fn take_each(&self, router: &mut Router, changes: &[Change]) {
@@ -233,8 +242,8 @@ mod tests {
         paths[0].address.unwrap().to_string()
     }
 
-    #[test]
-    fn what_changes_of_a_nexthop_object_moves_all_its_routes_at_once() {
+    /// A router with `loop0`, which is Linux's device 7.
+    fn bench() -> (Router, Taken) {
         let mut router = Router::new(RouterConfig::default()).unwrap();
         router
             .commit(vec![
@@ -247,6 +256,35 @@ mod tests {
         devices.insert(&router, 7, router.interface_index("loop0").unwrap());
         let speaker = Speaker::KERNEL;
         let taken = Taken { speaker, netns: None, devices, tables_made: 0, counts: Counts::default() };
+        (router, taken)
+    }
+
+    /// What is set for itself stands at its end, whatever moves meanwhile.
+    #[test]
+    fn a_route_that_does_not_move_with_its_object_is_set() {
+        let (mut router, taken) = bench();
+        let nowhere =
+            Arc::new(Route { action: Action::Blackhole, paths: vec![], ..(*route("10.0.0.2", 10)).clone() });
+        let [x, y] = ["10.0.0.2", "10.0.0.3"].map(|to| route(to, 10));
+        let one = |was: &Arc<Route>, is: &Arc<Route>, n| changes(Some(was), Some(is), n..n + 1);
+        // It leads nowhere at first, as no group of paths does.
+        taken.take(&mut router, &changes(None, Some(&nowhere), 0..2));
+        let turn = [one(&nowhere, &x, 0), one(&nowhere, &x, 1), one(&x, &y, 0), one(&x, &y, 1)].concat();
+        taken.take(&mut router, &turn);
+        assert_eq!([0, 1].map(|n| gateway(&router, n)), ["10.0.0.3"; 2].map(String::from));
+        // There and back, and on.
+        let turn = [one(&y, &nowhere, 0), one(&nowhere, &y, 0), one(&y, &x, 0), one(&y, &x, 1)].concat();
+        taken.take(&mut router, &turn);
+        assert_eq!([0, 1].map(|n| gateway(&router, n)), ["10.0.0.2"; 2].map(String::from));
+        // One that the router has not is set, though others like it have moved.
+        taken.take(&mut router, &[one(&x, &y, 0), one(&x, &y, 1), one(&x, &y, 2)].concat());
+        assert_eq!([0, 1, 2].map(|n| gateway(&router, n)), ["10.0.0.3"; 3].map(String::from));
+        router.shutdown();
+    }
+
+    #[test]
+    fn what_changes_of_a_nexthop_object_moves_all_its_routes_at_once() {
+        let (mut router, taken) = bench();
         let make = |router: &mut Router, all: &[Change]| {
             all.chunks(512).for_each(|turn| taken.take(router, turn));
         };

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use net::labels::{Exp, OutLabels};
-use net::router::{Lookup, MOST_PATHS, Rank, RouteTable};
+use net::router::{HOP_OPTIONS, Lookup, MOST_PATHS, Rank, RouteTable};
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -35,9 +35,6 @@ const fn of(lookup: Lookup) -> (&'static str, Lookup) {
 }
 /// What the MTU of a route is at least, bytes.
 const IP4_MTU: u16 = packet::ip4::MIN_MTU;
-const IP6_MTU: u16 = packet::ip6::MIN_MTU;
-/// Words that end a next hop.
-const OPTIONS: &[&str] = &["weight", "mtu", "out-labels", "uniform", "pipe", "ttl", "exp"];
 
 const TYPES: &[(&str, Discard)] =
     &[("drop", Discard::Drop), ("unreachable", Discard::Unreachable), ("prohibit", Discard::Prohibit)];
@@ -308,9 +305,11 @@ impl<'n> Table<'_, 'n> {
                 d.error(path.place, "route-labels", message).help("name its address");
                 continue;
             }
-            if path.mtu != 0 && v6 && path.mtu < IP6_MTU {
-                let message = format!("an IPv6 route with the MTU {}", path.mtu);
-                d.error(path.place, "route-mtu", message).help(format!("{IP6_MTU} to {} bytes", u16::MAX));
+            let least_mtu = path.labels.least_mtu(v6);
+            if path.mtu != 0 && path.mtu < least_mtu {
+                let family = if v6 { "IPv6" } else { "IPv4" };
+                let message = format!("an {family} route with the MTU {}", path.mtu);
+                d.error(path.place, "route-mtu", message).help(format!("{least_mtu} to {} bytes", u16::MAX));
                 continue;
             }
             let looked_up = match path.address {
@@ -520,7 +519,8 @@ impl Paths<'_> {
         place: Place,
         words: &[Word<'n>],
     ) -> Option<RoutePath> {
-        let end = words.iter().skip(1).position(|w| OPTIONS.contains(&w.1)).map_or(words.len(), |n| n + 1);
+        let end =
+            words.iter().skip(1).position(|w| HOP_OPTIONS.contains(&w.1)).map_or(words.len(), |n| n + 1);
         let (words, options) = words.split_at(end);
         let options = self.options(d, options)?;
         // Into a table: of the next hop, or of the packets themselves.

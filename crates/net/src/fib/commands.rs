@@ -153,7 +153,7 @@ fn route(c: Command<Router>) -> Command<Router> {
         .arg("weight", "share of the flows")
         .arg(
             "mtu",
-            "largest IP packet on the path, with its labels; larger ones are fragmented, or their senders told. Of IPv6 1280 at least; \
+            "largest IP packet on the path, with its labels; larger ones are fragmented, or their senders told. Of IPv6 1280 at least, and 4 more for each label; \
              without it as large as the interface takes",
         )
         .arg("preference", "how good the path's route is, 1 without it: of several routes of a prefix the least is used")

@@ -215,7 +215,7 @@ fn on_ip4(
     }
     if len > most {
         if h[6] & 0x40 != 0 {
-            let ask = Ask::v4_fragmentation_needed(mtu);
+            let ask = Ask::v4_fragmentation_needed(mtu.max(ip4::MIN_MTU));
             return error(p, ImpositionReason::TooBig, ask, ImpositionNext::Error4);
         }
         return Ok(ImpositionNext::Fragment4);
@@ -254,7 +254,8 @@ fn on_ip6(
         if local || p.has(reassembly::REASSEMBLED) {
             return Ok(ImpositionNext::Fragment6);
         }
-        return error(p, ImpositionReason::TooBig, Ask::v6_too_big(mtu), ImpositionNext::Error6);
+        let ask = Ask::v6_too_big(mtu.max(ip6::MIN_MTU));
+        return error(p, ImpositionReason::TooBig, ask, ImpositionNext::Error6);
     }
     if !local {
         ip6::decrement_hop_limit(h);

@@ -137,6 +137,9 @@ pub(super) struct LabelTable {
     doomed: bool,
 }
 
+/// How many labels are looked at to name one that leads into a table.
+const MOST_ASKED: usize = 4096;
+
 /// The part.
 pub(crate) struct Mpls;
 
@@ -311,7 +314,9 @@ impl Part for Mpls {
     fn leads_by(&self, router: &Router, group: u32) -> Option<String> {
         let more = router.group(group).filter(|g| g.mpls)?.routes.saturating_sub(1);
         let tables = label_tables(router).into_iter();
-        let mut all = tables.flat_map(|t| label_routes(router, t.id, 0).map(move |l| (t.id, l)));
+        let all = tables.flat_map(|t| label_routes(router, t.id, 0).map(move |l| (t.id, l)));
+        // Of a million labels the control thread does not look at all for a name: the number of the routes says it then.
+        let mut all = all.take(MOST_ASKED);
         let (table, l) = all.find(|(_, l)| l.group == group)?;
         let (label, which) = (l.label, if l.bottom { "eos" } else { "non-eos" });
         let others = if more == 0 { String::new() } else { format!(" and {more} more") };

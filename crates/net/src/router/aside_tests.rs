@@ -235,6 +235,10 @@ impl DeviceControl for Lasting {
         let _ = self.0.send("delete");
     }
 
+    fn unmake_moved(&mut self) {
+        let _ = self.0.send("moved");
+    }
+
     fn link(&self) -> bool {
         true
     }
@@ -246,7 +250,9 @@ impl DeviceControl for Lasting {
 
 #[test]
 fn what_goes_while_it_is_opened_takes_its_linux_device_along() {
-    for (last, does) in [(Some(super::tell::Last::Delete), Some("delete")), (None, Some("unmake"))] {
+    use super::tell::Last;
+    let all = [(Some(Last::Delete), "delete"), (Some(Last::Moved), "moved"), (None, "unmake")];
+    for (last, does) in all {
         let mut router = empty();
         router.go_aside().unwrap();
         let ((begin, begun), (tells, told)) = (channel::<()>(), channel());
@@ -270,7 +276,7 @@ fn what_goes_while_it_is_opened_takes_its_linux_device_along() {
             done = told.try_recv().ok();
             std::thread::yield_now();
         }
-        assert_eq!(done, does);
+        assert_eq!(done, Some(does));
         assert!(router.interfaces.unopened.is_empty());
     }
 }

@@ -33,7 +33,7 @@ impl Router {
         if p.weight == 0 {
             return Err("a weight is 1 to 255".into());
         }
-        let least = if v6 { packet::ip6::MIN_MTU } else { packet::ip4::MIN_MTU };
+        let least = p.labels.least_mtu(v6);
         if p.mtu != 0 && p.mtu < least {
             return Err(format!("mtu {}: it is {least} to {} bytes", p.mtu, u16::MAX));
         }

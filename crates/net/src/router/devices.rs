@@ -340,6 +340,10 @@ pub trait DeviceControl: Send {
     fn linux(&self) -> Option<(Option<String>, u32)> {
         None
     }
+    /// Whether that is this one. Every event of every device asks it of all interfaces.
+    fn is_linux(&self, netns: Option<&str>, number: u32) -> bool {
+        self.linux().is_some_and(|(ns, n)| n == number && ns.as_deref() == netns)
+    }
 }
 
 /// An open device.
@@ -468,6 +472,11 @@ impl<C: Control + Send> DeviceControl for Host<C> {
 
     fn linux(&self) -> Option<(Option<String>, u32)> {
         Some((self.handle.host().link.netns().map(str::to_string), self.handle.host().ifindex))
+    }
+
+    fn is_linux(&self, netns: Option<&str>, number: u32) -> bool {
+        let host = self.handle.host();
+        host.ifindex == number && host.link.netns() == netns
     }
 }
 
@@ -712,6 +721,10 @@ impl DeviceControl for TapControl {
 
     fn linux(&self) -> Option<(Option<String>, u32)> {
         Some((self.0.link.netns().map(str::to_string), self.0.ifindex))
+    }
+
+    fn is_linux(&self, netns: Option<&str>, number: u32) -> bool {
+        self.0.ifindex == number && self.0.link.netns() == netns
     }
 }
 

@@ -92,8 +92,8 @@ pub use tap_addresses::TapAddresses;
 pub use told::Lost;
 pub use traces::Untraceable;
 pub use words::{
-    DEVICE_NAME, MOST_DESCRIPTION, check_description, check_namespace, is_device_name, is_namespace,
-    is_tap_host, means_already, memif_numbers, namespace_for_root, vhost_number,
+    DEVICE_NAME, HOP_OPTIONS, MOST_DESCRIPTION, check_description, check_namespace, is_device_name,
+    is_namespace, is_tap_host, means_already, memif_numbers, namespace_for_root, vhost_number,
 };
 pub use workers::{ErrorRow, InterfaceCounts, NodeRow, WorkerInfo};
 

@@ -622,7 +622,8 @@ impl Router {
 
     /// Has all routes of a source that lead by an object ([`super::RouteBatch::by_object`]), have this rank and are of this family, lead to
     /// another target: by one change of their next-hop group, whatever their number. `like` is one of them, with the number of
-    /// its table. False where that cannot be, and each of them has to be set.
+    /// its table. False where that cannot be, and each of them has to be set; where there are none there is nothing to do, whether `like` leads
+    /// elsewhere or is not set: [`Router::leads_to`] says it.
     ///
     /// # Errors
     /// The target is none for `like`: nothing was done.
@@ -652,6 +653,29 @@ impl Router {
         let all = turned.len() == groups.len();
         self.refresh(turned);
         Ok(all)
+    }
+
+    /// Whether the route of a source and a rank for a prefix of a table has this target.
+    pub fn leads_to(
+        &self,
+        source: RouteSource,
+        rank: Rank,
+        (table, prefix): (u32, IpNet),
+        target: &Target,
+    ) -> bool {
+        let (table, prefix) = (RouteTable::of(prefix.addr(), table), prefix.trunc());
+        let Some(fib_index) = self.fibs.fib_index(table) else { return false };
+        let is = |e: &PrefixRoute| {
+            (e.source, e.rank) == (Source::Runtime(source), rank)
+                && self.nexthops.target(e.group) == Some(target)
+        };
+        match self.fibs.shared(fib_index, prefix) {
+            Some(list) => list.iter().any(is),
+            None => {
+                let alone = self.fibs.group_of(fib_index, prefix).and_then(|g| self.nexthops.route(g));
+                alone.is_some_and(|e| is(&e))
+            }
+        }
     }
 
     /// The group that leads to an address as the routes of a table say, or over an interface, held once more:

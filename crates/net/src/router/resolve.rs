@@ -155,8 +155,10 @@ impl Work<'_> {
 
     fn path(&mut self, p: &RoutePath, table: u32) -> Vec<Lead> {
         let mut leads = self.labelled_path(p, table);
-        // Of routes on the way the least MTU counts.
-        leads.iter_mut().for_each(|l| l.key = l.key.map(|k| k.within(p.mtu)));
+        // Of routes on the way the least MTU counts. Onto a link packets go by its neighbours' own adjacencies once these are known.
+        for l in leads.iter_mut().filter(|l| l.kind != kind::GLEAN) {
+            l.key = l.key.map(|k| k.within(p.mtu));
+        }
         leads
     }
 

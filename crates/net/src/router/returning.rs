@@ -3,7 +3,7 @@
 
 use super::aside::Asks;
 use super::devices::{Device, HostConfig, InLinux};
-use super::tell::Todo;
+use super::tell::{Astray, Last, Todo};
 use super::{DeviceControl, IfState, Kind, Op, OpError, Router};
 use drivers::tap::kept::Left;
 use packet::eth::MacAddr;
@@ -12,6 +12,14 @@ use std::sync::Arc;
 /// For how long an interface follows the MAC address of a device that has come back, milliseconds: who makes a device anew
 /// gives it its address a moment later.
 const FOLLOWS_MS: u64 = 5000;
+
+/// What an event says of the device of an interface.
+enum Told {
+    /// It is another, or gone; whether a device that others made has another name.
+    Own(Option<bool>),
+    /// A part's TAP was renamed or moved.
+    Astray(Astray),
+}
 
 impl IfState {
     /// Whether there is a device behind it, as far as it needs one.
@@ -42,10 +50,22 @@ impl IfState {
         }
     }
 
-    /// A part's TAP whose host side was renamed or moved, as an event tells.
-    fn strays(&self, ev: &drivers::LinkEvent) -> bool {
-        let alive = self.has_device() && !self.device().is_some_and(DeviceControl::dead);
-        self.companion && alive && self.tap().is_some_and(|name| ev.deleted || name != ev.name)
+    /// What an event says of its device, if it is one of that.
+    fn told(&self, netns: Option<&str>, ev: &drivers::LinkEvent) -> Option<Told> {
+        let named = self.tap().is_none_or(|name| name == ev.name);
+        let whatever = ev.deleted || self.companion;
+        if !(named || whatever) || !self.device()?.is_linux(netns, ev.ifindex) {
+            return None;
+        }
+        if self.tap().is_none() || named && !ev.deleted {
+            return Some(Told::Own(self.host().map(|c| c.host != ev.name)));
+        }
+        if self.is_dead_tap() {
+            return ev.deleted.then_some(Told::Own(None));
+        }
+        // Queues outlive that.
+        let astray = if ev.deleted { Astray::Moved } else { Astray::Renamed(ev.ifindex, ev.name.clone()) };
+        (self.companion && self.has_device()).then_some(Told::Astray(astray))
     }
 
     /// A TAP whose host side was deleted, while the router still has its queues.
@@ -57,25 +77,26 @@ impl IfState {
 impl Router {
     /// Follows a change of a Linux device.
     pub fn link_event(&mut self, netns: Option<&str>, ev: &drivers::LinkEvent) {
-        let here = |i: &IfState| {
-            let place = i.device().and_then(DeviceControl::linux);
-            place.is_some_and(|(ns, index)| ns.as_deref() == netns && index == ev.ifindex)
+        let told = self.interfaces().find_map(|i| Some((i.index, i.told(netns, ev)?)));
+        let found = match told {
+            Some((index, Told::Own(renamed))) => Some((index, renamed)),
+            Some((index, Told::Astray(astray))) => return self.strays(index, astray),
+            None => None,
         };
-        let strays = |i: &&IfState| here(i) && i.strays(ev);
-        let astray = self.interfaces().find(strays).map(|i| i.index);
-        if let Some(index) = astray {
-            return if ev.deleted { self.take_back(index) } else { self.name_back(index, ev) };
-        }
-        let ours = |i: &&IfState| {
-            here(i) && i.tap().is_none_or(|name| if ev.deleted { i.is_dead_tap() } else { name == ev.name })
-        };
-        let found = self.interfaces().find(ours).map(|i| (i.index, i.host().map(|c| c.host != ev.name)));
         match found {
             Some((index, Some(_))) if ev.deleted => self.lose(index, "was deleted, or moved away"),
             // The next look makes it anew.
             Some((index, None)) if ev.deleted => self.lose(index, "was deleted"),
             Some((index, Some(true))) => self.lose(index, "has another name now"),
-            Some((index, _)) => self.follow_device(index, ev),
+            Some((index, _)) => {
+                if let Some(i) = self.interfaces.get_mut(index)
+                    && i.remote.astray.take().is_some()
+                {
+                    // Somebody has given it its name back.
+                    i.trouble = None;
+                }
+                self.follow_device(index, ev);
+            }
             None => {}
         }
         if !ev.deleted && found.is_none_or(|(_, renamed)| renamed == Some(true)) {
@@ -93,35 +114,75 @@ impl Router {
         }
     }
 
+    /// The Linux side of a part's TAP was renamed or moved. It gets its name back at the next look: with somebody who renames it again at once
+    /// that would have no end.
+    fn strays(&mut self, index: u32, astray: Astray) {
+        let moved = matches!(astray, Astray::Moved);
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.remote.astray = Some(astray);
+        }
+        if moved {
+            self.mend_stray(index);
+        }
+    }
+
+    /// Mends what [`Router::strays`] has noted, unless the device is on an errand on account of which that has to wait.
+    fn mend_stray(&mut self, index: u32) {
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        let waits = match &i.remote.astray {
+            Some(Astray::Moved) => i.remote.is_away(),
+            Some(Astray::Renamed(..)) => i.remote.renaming,
+            None => true,
+        };
+        if waits {
+            return;
+        }
+        match i.remote.astray.take() {
+            Some(Astray::Moved) => self.take_back(index),
+            Some(Astray::Renamed(number, from)) => self.name_back(index, number, from),
+            None => {}
+        }
+    }
+
     /// Somebody has moved the Linux side of a part's TAP to another namespace, where nobody looks for it: it goes, and the next look makes
     /// it anew where it is to be.
     fn take_back(&mut self, index: u32) {
-        let linux = match self.interface(index).map(|i| &i.origin) {
-            Some(Op::CreateTap { config, .. }) => {
-                Left { name: config.host_name.clone(), netns: config.netns.clone() }
-            }
-            _ => return,
-        };
-        if let Some(device) = self.interfaces.get_mut(index).and_then(|i| i.device.as_mut()) {
-            // It ends with its queues.
-            device.unmake_moved();
-        }
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        let Op::CreateTap { config, .. } = &i.origin else { return };
+        let linux = Left { name: config.host_name.clone(), netns: config.netns.clone() };
+        // Who tells Linux that waits for its lock.
+        i.remote.last = Some(Last::Moved);
         self.forget_queue(&linux);
         self.lose(index, "was moved to another namespace, and ends there");
     }
 
-    /// Somebody has renamed it: it gets its name back.
-    fn name_back(&mut self, index: u32, ev: &drivers::LinkEvent) {
-        let Some(Op::CreateTap { config, .. }) = self.interface(index).map(|i| &i.origin) else { return };
-        let (name, netns, from, number) =
-            (config.host_name.clone(), config.netns.clone(), ev.name.clone(), ev.ifindex);
-        let words = format!("{}: Linux device {name} was renamed to {from}", self.interface_name(index));
+    /// Somebody has renamed it, and it has this number: it gets its name back.
+    fn name_back(&mut self, index: u32, number: u32, from: String) {
+        let Some(i) = self.interfaces.get_mut(index) else { return };
+        let Op::CreateTap { config, .. } = &i.origin else { return };
+        let (name, netns) = (config.host_name.clone(), config.netns.clone());
+        let words = format!("{}: Linux device {name} was renamed to {from}", i.name);
+        i.remote.renaming = true;
         let work = move || drivers::tap::kept::rename(number, netns.as_deref(), &name);
         self.ask(Asks::Linux, work, move |router, done| {
-            let why = done.map_err(|e| OpError::new(e.to_string()))?.err().map(|e| e.to_string());
+            let why = match done {
+                Ok(done) => done.err().map(|e| e.to_string()),
+                Err(e) => Some(e.to_string()),
+            };
             let Some(i) = router.interfaces.get_mut(index) else { return Ok(()) };
-            if why.is_some() && i.trouble == why {
+            i.remote.renaming = false;
+            // It may be another device's meanwhile.
+            if i.device().and_then(DeviceControl::linux).is_none_or(|(_, n)| n != number) {
                 return Ok(());
+            }
+            if why.is_some() {
+                // The next look tries again.
+                if i.remote.astray.is_none() {
+                    i.remote.astray = Some(Astray::Renamed(number, from));
+                }
+                if i.trouble == why {
+                    return Ok(());
+                }
             }
             i.trouble.clone_from(&why);
             let end = why.map_or_else(
@@ -296,6 +357,9 @@ impl Router {
     pub fn look_for_devices(&mut self) {
         let dead: Vec<u32> = self.interfaces().filter(|i| i.is_dead_tap()).map(|i| i.index).collect();
         dead.into_iter().for_each(|index| self.lose(index, "was deleted"));
+        let astray: Vec<u32> =
+            self.interfaces().filter(|i| i.remote.astray.is_some()).map(|i| i.index).collect();
+        astray.into_iter().for_each(|index| self.mend_stray(index));
         let gone: Vec<u32> = self.interfaces().filter(|i| !i.has_device()).map(|i| i.index).collect();
         gone.into_iter().for_each(|index| self.regain(index));
     }

@@ -95,6 +95,16 @@ pub(super) enum Last {
     Delete,
     /// Somebody has taken it over.
     Stay,
+    /// It ends with its queues: somebody has moved it to where nobody looks for it.
+    Moved,
+}
+
+/// What somebody has done with the Linux side of a part's TAP.
+pub(super) enum Astray {
+    /// Linux's number of it, and the name that it has now.
+    Renamed(u32, String),
+    /// Moved to another namespace.
+    Moved,
 }
 
 /// The device of an interface as far as it is not here.
@@ -112,6 +122,17 @@ pub(super) struct Remote {
     pub last: Option<Last>,
     /// What the part whose companion it is knows of it then.
     pub memory: Option<Memory>,
+    /// What is to be mended of its Linux side.
+    pub astray: Option<Astray>,
+    /// It is being given its name back.
+    pub renaming: bool,
+}
+
+impl Remote {
+    /// Whether it is on an errand.
+    pub fn is_away(&self) -> bool {
+        self.away.is_some()
+    }
 }
 
 /// Stands for a device that is away.
@@ -161,6 +182,10 @@ impl DeviceControl for Away {
 
     fn linux(&self) -> Option<(Option<String>, u32)> {
         self.place.clone()
+    }
+
+    fn is_linux(&self, netns: Option<&str>, number: u32) -> bool {
+        self.place.as_ref().is_some_and(|(ns, n)| *n == number && ns.as_deref() == netns)
     }
 
     fn transmit_queue(&mut self) -> Result<Option<Box<dyn TxQueue>>, drivers::Error> {
@@ -229,6 +254,7 @@ impl Closing {
         match (&mut control, last) {
             (Some(d), Some(Last::Unmake)) => d.unmake(),
             (Some(d), Some(Last::Delete)) => d.delete(),
+            (Some(d), Some(Last::Moved)) => d.unmake_moved(),
             _ => {}
         }
         drop((rx, tx, control));

@@ -10,7 +10,9 @@ const NUMBERED: [&str; 7] = [VHOST, "loop", "tap", "BondEthernet", "vxlan_tunnel
 
 /// What a device may be called.
 pub const DEVICE_NAME: &str = "1 to 63 letters, digits, `/`, `-` and `_`; dots as well behind `host-`";
-/// What stands in commands where the name of an interface may.
+/// Words that end a next hop: they stand where the name of its interface may.
+pub const HOP_OPTIONS: [&str; 7] = ["weight", "mtu", "out-labels", "uniform", "pipe", "ttl", "exp"];
+/// What else stands in commands where the name of an interface may.
 const WORDS: [&str; 10] = [
     "drop",
     "unreachable",
@@ -36,7 +38,8 @@ pub fn is_device_name(name: &str) -> bool {
 pub fn means_already(name: &str) -> Option<&'static str> {
     match name {
         "local0" => Some("it stands for the router itself"),
-        _ => WORDS.contains(&name).then_some("commands have a word like this where a name may stand"),
+        _ => (WORDS.contains(&name) || HOP_OPTIONS.contains(&name))
+            .then_some("commands have a word like this where a name may stand"),
     }
 }
 
@@ -125,4 +128,17 @@ pub fn check_namespace(name: &str) -> Result<(), String> {
 /// Why a network namespace is refused to who does not have all rights: entering one is for who may do so without the router too.
 pub fn namespace_for_root(namespace: &str) -> String {
     format!("namespace {namespace}: only root may put devices there or take them from there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_commands_name_no_device() {
+        for name in ["local0", "drop", "use", "mtu", "weight", "out-labels", "exp"] {
+            assert!(means_already(name).is_some() && check_device_name(name).is_err(), "{name}");
+        }
+        assert!(check_device_name("mtu0").is_ok());
+    }
 }
