@@ -291,10 +291,11 @@ def test_capture(environment, router, tmp_path):
 def test_trace(environment, router):
     """What nodes do with frames is told as the shell shows it."""
     router.router.ctl("clear trace")
-    router.router.ctl("trace add af-packet-input 1")
     program = Running([environment, os.path.join(EXAMPLES, "trace.py"), router.api, "1", "af-packet-input"])
     try:
         program.expect("tracing")
+        # Not before: until the program is there a packet of somebody else's would be the one.
+        router.router.ctl("trace add af-packet-input 1")
         router.left.send(bytes.fromhex("02fe000000ff020000000102") + b"\x88\xb5" + bytes(50))
         assert program.process.wait(timeout=60) == 0
         steps = wait_for("the shell has it", lambda: router.router.json("show trace"))[0]["steps"]

@@ -15,8 +15,12 @@ def built():
     """The folder with the programs of the client's examples, of which `conformance` is one."""
     if shutil.which("cargo") is None:
         pytest.skip("there is no cargo in PATH")
-    target = os.path.dirname(os.path.dirname(BINARY))
-    run(["cargo", "build", "--quiet", "--package", "quiver-client", "--examples", "--target-dir", target], cwd=REPO, timeout=1800)
+    # Where the router was built, if it was: the binary may as well be an installed one, beside which nothing is to be written.
+    target = os.path.dirname(os.path.dirname(os.path.abspath(BINARY)))
+    if not os.path.exists(os.path.join(target, "CACHEDIR.TAG")):
+        target = os.path.join(REPO, "target")
+    words = ["--quiet", "--locked", "--package", "quiver-client", "--examples", "--target-dir", target]
+    run(["cargo", "build", *words], cwd=REPO, timeout=1800)
     return os.path.join(target, "debug", "examples")
 
 

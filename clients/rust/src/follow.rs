@@ -152,7 +152,7 @@ impl Router {
                     of.changed.send_modify(|n| *n += 1);
                     return;
                 }
-                pause.wait().await;
+                pause.wait(&cause).await;
                 events = router.watch_routes(filter.clone()).await;
             }
         });

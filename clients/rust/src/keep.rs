@@ -1,6 +1,6 @@
 //! A client of routes that comes back by itself when the connection or the router has gone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -8,11 +8,15 @@ use prost::Message;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Code;
 
-use crate::v1::{NextHopSet, RouteChanges, RouteError, RouteHello, RouteWelcome};
+use crate::v1::{NextHopSet, RouteAction, RouteChanges, RouteError, RouteHello, RouteWelcome};
 use crate::{Error, Program, Router, push};
 
 /// Prefixes of a message.
 const MOST: usize = 65_536;
+/// Numbers of next-hop sets that the router takes.
+const SETS: usize = 65_536;
+/// Sets of a message.
+const SETS_AT_ONCE: usize = 1024;
 /// What may wait to be sent.
 const WAITING: usize = 64;
 /// The first pause before a connection is made anew, and the longest.
@@ -20,7 +24,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)
 
 /// Whether what has failed may go well another time.
 pub(crate) fn passes(error: &Error) -> bool {
-    matches!(error.code, Code::Unavailable | Code::Cancelled)
+    matches!(error.code, Code::Unavailable | Code::Cancelled) || error.retry_after.is_some()
 }
 
 /// Pauses between attempts.
@@ -31,8 +35,9 @@ impl Pause {
         Pause(PAUSES[0])
     }
 
-    pub async fn wait(&mut self) {
-        tokio::time::sleep(self.0).await;
+    /// As long as what has failed says, where that is longer.
+    pub async fn wait(&mut self, cause: &Error) {
+        tokio::time::sleep(self.0.max(cause.retry_after.unwrap_or_default())).await;
         self.0 = PAUSES[1].min(2 * self.0);
     }
 }
@@ -109,7 +114,7 @@ impl Keeper {
     }
 
     /// Sets the routes of prefixes, in the place of this client's routes of the same prefixes and metric. It does not wait for the
-    /// router: [`Keeper::flush`] does. The number of the set means nothing.
+    /// router: [`Keeper::flush`] does. The number of the set means nothing; routes may lead to 65,536 different sets at a time.
     ///
     /// # Errors
     /// The router has refused the client.
@@ -160,12 +165,21 @@ impl Keeper {
     }
 }
 
+/// What a number stands for, and how many routes lead there: none where the number is free.
+#[derive(Default)]
+struct Held {
+    set: NextHopSet,
+    routes: usize,
+}
+
 /// All routes that there are to be.
 #[derive(Default)]
 struct Book {
-    /// Sets by what they are, numbered in the order in which they came.
+    /// Numbers of sets by what these are.
     numbers: HashMap<Vec<u8>, u32>,
-    sets: Vec<NextHopSet>,
+    /// By number.
+    sets: Vec<Held>,
+    free: BTreeSet<u32>,
     routes: BTreeMap<Part, HashMap<IpNet, u32>>,
     /// All are being said again.
     syncing: bool,
@@ -183,28 +197,71 @@ impl Book {
         if let Some(number) = self.numbers.get(&key) {
             return (*number, None);
         }
-        let number = self.sets.len() as u32;
+        // New numbers first: of one that stood for something else a set that is refused would not be unknown.
+        let number = match self.sets.len() {
+            n if n < SETS => n as u32,
+            n => self.free.pop_first().unwrap_or(n as u32),
+        };
         let set = NextHopSet { number, ..set };
         self.numbers.insert(key, number);
-        self.sets.push(set.clone());
+        let held = Held { set: set.clone(), routes: 0 };
+        match self.sets.get_mut(number as usize) {
+            Some(free) => *free = held,
+            None => self.sets.push(held),
+        }
         (number, Some(set))
     }
 
-    fn note(&mut self, part: Part, prefixes: &[IpNet], set: Option<u32>) {
+    /// Notes what is said of prefixes. Answers the sets to which no route leads any more: their numbers are free.
+    fn note(&mut self, part: Part, prefixes: &[IpNet], set: Option<u32>) -> Vec<u32> {
         let of = self.routes.entry(part).or_default();
+        let mut freed = vec![];
         for p in prefixes {
-            match set {
+            let old = match set {
                 Some(set) => of.insert(*p, set),
                 None => of.remove(p),
             };
+            // The new one first: a route that stays as it is frees nothing.
+            if let Some(held) = set.and_then(|n| self.sets.get_mut(n as usize)) {
+                held.routes += 1;
+            }
+            let Some(n) = old else { continue };
+            let Some(held) = self.sets.get_mut(n as usize) else { continue };
+            held.routes -= 1;
+            if held.routes == 0 {
+                freed.push(n);
+            }
         }
+        freed.iter().for_each(|n| self.free(*n));
+        freed
+    }
+
+    fn free(&mut self, number: u32) {
+        let Some(held) = self.sets.get_mut(number as usize) else { return };
+        let set = std::mem::take(held).set;
+        self.numbers.remove(&NextHopSet { number: 0, ..set }.encode_to_vec());
+        self.free.insert(number);
+    }
+
+    /// Forgets all routes. Answers the numbers that are free thereby.
+    fn clear(&mut self) -> Vec<u32> {
+        self.routes.clear();
+        let freed: Vec<u32> = self.live().map(|set| set.number).collect();
+        freed.iter().for_each(|n| self.free(*n));
+        freed
+    }
+
+    /// The sets to which routes lead.
+    fn live(&self) -> impl Iterator<Item = &NextHopSet> {
+        self.sets.iter().filter(|held| held.routes != 0).map(|held| &held.set)
     }
 
     /// Tells everything to a router that has been away.
     async fn tell(&mut self, program: &mut Program) -> Result<(), Error> {
         program.begin_sync().await?;
-        for sets in self.sets.chunks(1024) {
-            program.next_hops(sets.to_vec()).await?;
+        let sets: Vec<NextHopSet> = self.live().cloned().collect();
+        for some in sets.chunks(SETS_AT_ONCE) {
+            program.next_hops(some.to_vec()).await?;
         }
         for (part, routes) in &self.routes {
             let all: Vec<(IpNet, u32)> = routes.iter().map(|(p, set)| (*p, *set)).collect();
@@ -227,7 +284,10 @@ impl Book {
     fn answer(&mut self, program: &mut Program) {
         self.take_errors(program);
         for to in self.waiting.drain(..) {
-            let _ = to.send(Ok(std::mem::take(&mut self.flushed)));
+            // Who waits no more takes nothing away from who asks next.
+            if let Err(Ok(flushed)) = to.send(Ok(std::mem::take(&mut self.flushed))) {
+                self.flushed = flushed;
+            }
         }
     }
 
@@ -242,11 +302,12 @@ impl Book {
             Ask::Change(part, prefixes, to) => {
                 let set = to.map(|to| self.number(to));
                 let number = set.as_ref().map(|(number, _)| *number);
-                self.note(part, &prefixes, number);
+                let freed = self.note(part, &prefixes, number);
                 if let Some((_, Some(new))) = set {
                     program.next_hops(vec![new]).await?;
                 }
                 program.change(changes(part, prefixes, number.map(|n| vec![n]))).await?;
+                forget(program, &freed).await?;
             }
             Ask::Flush(to) => {
                 self.waiting.push(to);
@@ -255,8 +316,9 @@ impl Book {
             }
             Ask::Begin => {
                 self.syncing = true;
-                self.routes.clear();
+                let freed = self.clear();
                 program.begin_sync().await?;
+                forget(program, &freed).await?;
             }
             Ask::End(to) => {
                 self.ending.push(to);
@@ -268,6 +330,16 @@ impl Book {
         }
         Ok(())
     }
+}
+
+/// Gives back the next hops of sets that are needed no more: those of all sets of a stream are limited. Routes that were set by them stay
+/// as they are.
+async fn forget(program: &mut Program, freed: &[u32]) -> Result<(), Error> {
+    for some in freed.chunks(SETS_AT_ONCE) {
+        let drop = |n: &u32| NextHopSet { number: *n, action: RouteAction::Drop.into(), next_hops: vec![] };
+        program.next_hops(some.iter().map(drop).collect()).await?;
+    }
+    Ok(())
 }
 
 fn changes(
@@ -314,7 +386,7 @@ async fn again(
 ) -> Option<Program> {
     let mut pause = Pause::new();
     while passes(&cause) && !(asks.is_closed() && asks.is_empty()) {
-        pause.wait().await;
+        pause.wait(&cause).await;
         cause = match router.program(hello.clone()).await {
             Ok(mut program) => match book.tell(&mut program).await {
                 Ok(()) => return Some(program),
@@ -326,4 +398,51 @@ async fn again(
     book.waiting.drain(..).for_each(|to| _ = to.send(Err(cause.clone())));
     book.ending.drain(..).for_each(|to| _ = to.send(Err(cause.clone())));
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v1::NextHop;
+
+    const PART: Part = (0, false, 0);
+
+    fn to(n: u32) -> NextHopSet {
+        let hop = NextHop { address: n.to_be_bytes().to_vec(), ..NextHop::default() };
+        NextHopSet { number: 7, next_hops: vec![hop], ..NextHopSet::default() }
+    }
+
+    fn prefix(n: u8) -> IpNet {
+        format!("10.{n}.0.0/16").parse().unwrap()
+    }
+
+    #[test]
+    fn numbers_of_sets_are_used_again() {
+        let mut book = Book::default();
+        let (stays, new) = book.number(to(u32::MAX));
+        assert_eq!(new.unwrap().number, stays);
+        assert!(book.note(PART, &[prefix(0), prefix(1)], Some(stays)).is_empty());
+        assert_eq!(book.number(to(u32::MAX)), (stays, None));
+        let mut before: Option<u32> = None;
+        for n in 0..2 * SETS as u32 {
+            let (number, new) = book.number(to(n));
+            assert!((number as usize) < SETS && number != stays && new.unwrap().number == number);
+            assert_eq!(book.note(PART, &[prefix(2), prefix(2)], Some(number)), Vec::from_iter(before));
+            before = Some(number);
+        }
+        assert_eq!(book.live().count(), 2);
+        assert_eq!(book.numbers.len(), 2);
+        assert_eq!(book.note(PART, &[prefix(0), prefix(2)], None), Vec::from_iter(before));
+        assert_eq!(book.live().map(|set| set.number).collect::<Vec<_>>(), [stays]);
+        assert_eq!(book.clear(), [stays]);
+        assert!(book.numbers.is_empty() && book.routes.is_empty() && book.free.len() == book.sets.len());
+    }
+
+    #[test]
+    fn what_may_be_tried_again_passes() {
+        let mut error = Error::protocol("too much");
+        assert!(!passes(&error));
+        error.retry_after = Some(Duration::from_secs(1));
+        assert!(passes(&error));
+    }
 }

@@ -369,6 +369,7 @@ async fn read(router: &SharedRouter, filter: Filter) -> Reader {
     while let Some(page) = next_page(&mut lister, router).await {
         reader.take(page);
     }
+    assert!(lister.is_at_end(), "nothing comes behind the last page");
     reader
 }
 

@@ -232,6 +232,11 @@ impl Lister {
         self.kinds
     }
 
+    /// Whether the last page was read: there comes none behind it.
+    pub fn is_at_end(&self) -> bool {
+        self.tables.is_empty()
+    }
+
     /// The next page, which may be empty; nothing behind the last one.
     pub fn next(&mut self, router: &Router) -> Option<Page> {
         let table = *self.tables.last()?;

@@ -529,9 +529,9 @@ pub(super) async fn steps_at(
     let (hidden, folder) = (are_hidden_from(caller), desk.changes.folder.clone());
     let told = net::background::run(move || {
         let refused = folder.and_then(|f| f.would_refuse(compared.text.get().len()));
-        compared
-            .notes
-            .extend(refused.map(|why| format!("it could not be kept, and `apply` would refuse it: {why}")));
+        compared.notes.extend(refused.map(|why| {
+            format!("it may not be possible to keep it, and `apply` would refuse it then: {why}")
+        }));
         compared.told(session, hidden)
     });
     let told = told.await.map_err(CommandError::new)?;

@@ -190,14 +190,17 @@ impl Folder {
             Err(e) => e.to_string(),
             Ok(()) => {
                 let fs = rustix::fs::fstatvfs(&self.dir).ok()?;
-                let free = fs.f_bavail.saturating_mul(fs.f_frsize);
+                // Some blocks are for root alone.
+                let root = rustix::process::geteuid().is_root();
+                let blocks = if root { fs.f_bfree } else { fs.f_bavail };
+                let free = blocks.saturating_mul(fs.f_frsize);
                 // What is said of it stands in front.
                 let need = (bytes + 4096) as u64;
                 // Some file systems say of neither how much there is.
                 if fs.f_blocks == 0 || free >= need {
                     return None;
                 }
-                format!("{free} bytes are free there, and it needs about {need}")
+                format!("it may not have room: {free} bytes are free there, and it needs about {need}")
             }
         };
         Some(format!("state folder {}: {why}", self.path.display()))

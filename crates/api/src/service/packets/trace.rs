@@ -29,8 +29,8 @@ const TOGETHER: usize = 256;
 const QUIET: Duration = Duration::from_millis(200);
 /// A queue in which nothing was is looked at again then: workers need not tell.
 const PAUSE: Duration = Duration::from_millis(4);
-/// Packets whose numbers are remembered when they are told, as they may go on.
-const REMEMBERED: usize = 4_096;
+/// Packets whose numbers are remembered when they are told, as they may go on: all that can be told at once.
+const REMEMBERED: usize = 2 * STEPS;
 /// Nodes of a stream.
 const NODES: usize = 32;
 
@@ -148,7 +148,15 @@ impl Packets {
             // Those before the first that is there found no room.
             let incomplete = told.is_none() && !self.nodes.contains(&step.record.node);
             let continued = told.is_some();
-            Open { worker: key.0, number, continued, incomplete, steps: vec![], last: now, round }
+            Open {
+                worker: key.0,
+                number,
+                continued,
+                incomplete,
+                steps: Vec::with_capacity(1),
+                last: now,
+                round,
+            }
         });
         open.steps.push(step.record);
         (open.last, open.round) = (now, round);
@@ -359,11 +367,11 @@ mod tests {
         assert!(packets.due(now, false).is_empty(), "all came in this round");
         packets.round += 1;
         assert_eq!(packets.due(now, false).len(), STEPS);
-        for id in 0..2 * STEPS as u32 {
+        for id in STEPS as u32..3 * STEPS as u32 {
             add(&mut packets, 0, id, &[1], now);
         }
         assert_eq!(packets.due(now, false).len(), 2 * STEPS, "no more is put together than that");
-        assert!(packets.order.len() <= REMEMBERED && packets.told.len() == packets.order.len());
+        assert_eq!((packets.order.len(), packets.told.len()), (REMEMBERED, REMEMBERED));
     }
 
     #[test]

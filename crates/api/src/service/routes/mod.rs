@@ -191,6 +191,10 @@ impl Routes for Router {
                     if (!routes.is_empty() || routes.forget) && to.send(routes).await.is_err() {
                         return;
                     }
+                    // Who asks for little does not wait for those who ask for much, only to hear that this was all.
+                    if lister.is_at_end() {
+                        return;
+                    }
                     page = here.long_turn(WHAT, || lister.next(&router.borrow())).await;
                 }
             });
