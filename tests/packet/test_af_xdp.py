@@ -54,10 +54,10 @@ def test_packets_pass_and_nothing_is_left_behind(mode):
         t.router.check_quiet()
         defer, flush, notes = settings(t, "left")
         assert (defer, flush) == ("2", "200000") and any(n.startswith("quiver-xdp.") for n in notes)
-        # Whoever is killed leaves the settings, which the next start puts back before it looks at them.
+        # Whoever is killed leaves the settings, which the next start puts back before it looks at them: that of any router on the
+        # machine, so nothing is said of how they are until then.
         t.router.kill(signal.SIGKILL)
         wait_for("the program is gone", lambda: not [n for n in settings(t, "left")[2] if n.startswith("xdp")])
-        assert settings(t, "left")[:2] == ("2", "200000")
         t.router.start()
         forwards(t, 1)
         t.router.stop()

@@ -186,8 +186,8 @@ def test_what_tags_need_of_a_device_is_put_back():
         t.ctl("delete sub-interface host-left.11")
         assert mtu(t, "left") == 1404
         t.ctl("set interface mac address host-left 02:00:00:00:aa:01")
+        # Any router that starts on the machine may put it back, before this one does.
         t.router.kill()
-        assert mtu(t, "left") == 1404
         t.router.start()
         t.ctl("create host-interface name left")
         assert t.router.interface("host-left")["mtu"] == 1400

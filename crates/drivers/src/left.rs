@@ -44,7 +44,7 @@ fn noted() -> Vec<(u32, String)> {
     found.iter().filter_map(|body| link::parse(body)).map(|l| (l.ifindex, l.name)).collect()
 }
 
-/// Whether there was something to be put back.
+/// Whether something was put back.
 fn restore((ifindex, name): &(u32, String), netns: Option<&str>) -> bool {
     // A router that lives has the device otherwise.
     let Some(_mark) = host::mark(name, netns, *ifindex) else { return false };

@@ -16,7 +16,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Packets that wait for one worker.
+/// From so many packets on that wait for one worker nothing more is taken for it. A vector is taken as a whole, so there may be as
+/// many as that and one less than a vector.
 const WAITING: usize = 2048;
 /// Frames that wait for one worker.
 const FRAMES: usize = 256;
@@ -43,7 +44,7 @@ struct Lane {
 impl Lane {
     /// Takes a place for so many packets, if there is one.
     fn admit(&self, n: usize) -> bool {
-        let few = self.waiting.fetch_add(n, Ordering::Relaxed) + n <= WAITING;
+        let few = self.waiting.fetch_add(n, Ordering::Relaxed) < WAITING;
         let fits = self.frames.fetch_add(1, Ordering::Acquire) < FRAMES;
         if !(few && fits) {
             self.leave(n);
@@ -263,8 +264,8 @@ mod tests {
                 let node = NodeId((sent % 5) as u16);
                 sent += h.send(1, node, &mut Packets::drain(&mut packets(sent, n))) as u32;
             }
-            assert_eq!(sent, 1 + 63 + 64 + 65 + 200 + 256 * 6, "as many vectors as fit");
-            assert_eq!(h.send(1, NodeId(7), &mut Packets::drain(&mut packets(0, 120))), 0, "full");
+            assert_eq!(sent, 1 + 63 + 64 + 65 + 200 + 256 * 7, "the last vector as a whole");
+            assert_eq!(h.send(1, NodeId(7), &mut Packets::drain(&mut packets(0, 1))), 0, "full");
             assert_eq!(h.send(2, NodeId(7), &mut Packets::drain(&mut packets(0, 1))), 0, "no such worker");
             assert_eq!(h.send(0, NodeId(3), &mut Packets::drain(&mut packets(9, 1))), 1, "another worker's");
             let got = all(&h, 1);

@@ -363,7 +363,8 @@ impl Worker {
         any
     }
 
-    /// Takes what other workers sent, a vector at most: inputs have their turn again then.
+    /// Takes what other workers sent, until it is as many packets as a vector has: inputs have their turn again then. Frames are taken
+    /// whole, so it is less than two vectors.
     fn take_handoffs(&mut self) -> bool {
         let env = &mut self.dispatcher.env;
         let (worker, mut taken) = (env.worker, 0);

@@ -283,7 +283,8 @@ fn a_worker_that_stands_still_costs_what_is_beyond_its_queue() {
     });
     r.kick(Some(1));
     let lost = r.lost();
-    assert!((6000 - 2048..6000).contains(&lost), "{lost}");
+    // The last vector that is taken is taken as a whole.
+    assert!((6000 - 2048 - 255..6000).contains(&lost), "{lost}");
     assert_eq!(r.pool.in_use() as u64, 6000 - lost, "what was dropped came back");
     drop(held);
     let got = (0..6000 - lost).map(|_| r.took.recv_timeout(Duration::from_secs(20)).unwrap());

@@ -304,7 +304,7 @@ fn attach(config: &Config, ifindex: u32) -> Result<(Program, Mode), Error> {
     }
 }
 
-/// Puts back what a killed router has changed of a device that nobody has now.
+/// Puts back what a killed router has changed of a device that nobody has now; whether all of it was.
 pub(crate) fn put_back(link: &Link, ifindex: u32) -> bool {
     settings::put_back(link, ifindex)
 }

@@ -62,15 +62,15 @@ impl Settings {
 }
 
 /// Puts back what a router has changed that was killed. To be called before the device's queues are counted.
-/// Whether there was something.
+/// Whether all of it was put back; what was not is noted still.
 pub(super) fn put_back(link: &Link, ifindex: u32) -> bool {
     let Ok(notes) = Notes::open(link.netns(), ifindex) else { return false };
-    let found = notes.find(|n| Settings::parse(n, ifindex));
-    if let Some((note, was)) = &found {
-        restore(link, *was);
-        notes.erase(note);
+    let Some((note, was)) = notes.find(|n| Settings::parse(n, ifindex)) else { return false };
+    let done = restore(link, was);
+    if done {
+        notes.erase(&note);
     }
-    found.is_some()
+    done
 }
 
 /// A device whose settings the router has changed: put back with this.
@@ -139,8 +139,10 @@ impl Drop for Tuned {
         if defer(link, None).is_ok_and(|now| now != DEFER) {
             self.was.defer = None;
         }
-        restore(link, self.was);
-        if let Some(notes) = &self.notes {
+        // What could not be put back the next start tries again.
+        if restore(link, self.was)
+            && let Some(notes) = &self.notes
+        {
             notes.erase(&note);
         }
     }
@@ -170,12 +172,22 @@ fn is_held(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EBUSY))
 }
 
-fn restore(link: &Link, was: Settings) {
+/// Puts settings back; whether the number of queues is what it was, where the device has one at all.
+fn restore(link: &Link, was: Settings) -> bool {
+    let mut done = true;
     if let Some(count) = was.queues
         && let Some(now) = channels(link)
+        && now.receive() != count
     {
         let until = Instant::now() + LINGERS;
-        while set_channels(link, now.with(count)).is_err_and(|e| is_held(&e)) && Instant::now() < until {
+        loop {
+            let set = set_channels(link, now.with(count));
+            done = set.is_ok();
+            // More than the device can have is refused in the same words, and for good.
+            let held = count <= now.most() && set.is_err_and(|e| is_held(&e));
+            if !held || Instant::now() >= until {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -188,6 +200,7 @@ fn restore(link: &Link, was: Settings) {
     if let Some(was) = was.defer {
         let _ = defer(link, Some(was));
     }
+    done
 }
 
 /// `struct ethtool_channels`, behind its command: most of receive, transmit, other and combined, and how many there are.
@@ -197,6 +210,11 @@ struct Channels([u32; 9]);
 impl Channels {
     fn receive(self) -> u32 {
         self.0[5] + self.0[8]
+    }
+
+    /// The most that [`Channels::with`] can ask for.
+    fn most(self) -> u32 {
+        if self.0[4] != 0 { self.0[4] } else { self.0[1] }
     }
 
     /// The same with that many receive queues.
@@ -281,6 +299,13 @@ fn defer(link: &Link, set: Option<(u64, u64)>) -> Result<(u64, u64), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn channels_are_combined_where_the_device_has_such() {
+        let (own, combined) = (Channels([0, 4, 4, 0, 0, 2, 2, 0, 0]), Channels([0, 0, 0, 1, 8, 0, 0, 1, 3]));
+        assert_eq!((own.most(), own.receive(), own.with(3).receive()), (4, 2, 3));
+        assert_eq!((combined.most(), combined.receive(), combined.with(5).receive()), (8, 3, 5));
+    }
 
     #[test]
     fn a_note_is_read_as_it_was_written() {

@@ -136,6 +136,8 @@ pub enum Event {
     },
     /// It does not take an MTU, and goes on with another one.
     Mtu {
+        /// The one that it does not take, bytes.
+        mtu: u16,
         /// The one that it has, bytes.
         stays: u16,
         /// In words.

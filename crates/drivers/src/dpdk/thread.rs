@@ -99,7 +99,7 @@ impl Thread {
 
     fn refused_mtu(&self, id: u32, mtu: u16, stays: u16, why: &str) {
         let why = format!("MTU {mtu} is refused, and stays {stays}: {why}");
-        self.events.push(id, Event::Mtu { stays, why });
+        self.events.push(id, Event::Mtu { mtu, stays, why });
     }
 
     /// Brings a port nearer to what it is to be.

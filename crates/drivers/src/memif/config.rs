@@ -9,6 +9,8 @@ use std::fmt;
 
 /// Bytes of an Ethernet header with two tags.
 const HEADERS: u32 = 22;
+/// The smallest MTU that an interface may have.
+const LEAST_MTU: u32 = 128;
 
 /// Most rings of a direction.
 pub const MOST_RINGS: usize = 64;
@@ -93,9 +95,13 @@ impl Config {
     /// The longest IP packet that a slave's rings can hold with its Ethernet header and two tags, bytes; of a master the other side's rings
     /// tell.
     pub fn most_mtu(&self) -> Option<u16> {
-        let bytes =
-            self.buffer.saturating_mul(self.slots.min(ring::MOST_SLOTS as u32)).saturating_sub(HEADERS);
+        let bytes = self.most_frame().saturating_sub(HEADERS);
         (self.role == Role::Slave).then(|| u16::try_from(bytes).unwrap_or(u16::MAX))
+    }
+
+    /// Bytes that a slave's rings can hold of one packet.
+    fn most_frame(&self) -> u32 {
+        self.buffer.saturating_mul(self.slots.min(ring::MOST_SLOTS as u32))
     }
 
     /// Why it cannot be in one router with another interface, in words that go on with that one's name.
@@ -132,6 +138,12 @@ impl Config {
         }
         if !(64..=65_536).contains(&self.buffer) || !self.buffer.is_multiple_of(64) {
             return Err(format!("buffers of {} bytes: a multiple of 64, 64 to 65536", self.buffer));
+        }
+        let (most, least) = (self.most_frame(), LEAST_MTU + HEADERS);
+        if self.role == Role::Slave && most < least {
+            return Err(format!(
+                "its rings would hold packets of {most} bytes at most, {least} are the least: a larger ring-size or buffer-size"
+            ));
         }
         let usual = Config::new(self.socket.clone(), self.id);
         let of_slave = [

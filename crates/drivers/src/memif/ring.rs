@@ -397,7 +397,6 @@ impl Ring {
             return Ok(Sent::TooLong);
         }
         let total = buffers.total_len(d) - skip;
-        self.room = self.look_for_room()?;
         let mut slots = [Slot { flags: 0, region: 0, len: 0, at: 0 }; MOST_SLOTS];
         let (mut n, mut holds) = (0, 0);
         while holds < total || n == 0 {
@@ -406,7 +405,10 @@ impl Ring {
                 return Ok(Sent::TooLong);
             }
             if n >= usize::from(self.room) {
-                return Ok(Sent::Full);
+                self.room = self.look_for_room()?;
+                if n >= usize::from(self.room) {
+                    return Ok(Sent::Full);
+                }
             }
             let s = self.empty(index)?;
             slots[n] = s;

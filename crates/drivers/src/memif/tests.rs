@@ -429,6 +429,13 @@ fn what_cannot_be_is_refused() {
     );
     assert_eq!(why(Config { rx_queues: 65, ..c.clone() }), "65 receive queues: 1 to 64");
     assert_eq!(why(Config { secret: Some("s".repeat(25)), ..c.clone() }), "a secret of 25 bytes: 1 to 24");
+    let small = Config { role: Role::Slave, slots: 2, buffer: 64, ..c.clone() };
+    assert_eq!(
+        why(small.clone()),
+        "its rings would hold packets of 128 bytes at most, 150 are the least: a larger ring-size or buffer-size"
+    );
+    assert_eq!(Config { buffer: 128, ..small.clone() }.check(), Ok(()));
+    assert_eq!(Config { slots: 4, ..small }.check(), Ok(()));
     let large = Config { role: Role::Slave, rx_queues: 8, slots: 16384, buffer: 65_536, ..c.clone() };
     assert!(why(large).starts_with("its rings and buffers would take 9218 MiB, at most 4096"));
     assert!(c.check().is_ok());

@@ -2,7 +2,9 @@
 
 use super::commands;
 use super::control::Control;
-use crate::router::{Device, DeviceControl, Kind, NewVirtual, Op, OpError, Part, PartOp, Router, Start};
+use crate::router::{
+    Device, DeviceControl, IfState, Kind, NewVirtual, Op, OpError, Part, PartOp, Router, Start,
+};
 use command::Command;
 use drivers::dpdk::{self, CAPS, Config, Event, Handle, Hub, Running, Senders};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -182,10 +184,16 @@ fn happened(router: &mut Router, interface: u32, event: Event) {
             router.note(false, format!("{name}: link {}", if up { "up" } else { "down" }));
             router.set_link_state(interface, set_up, up);
         }
-        Event::Mtu { stays, why } => {
+        Event::Mtu { mtu, stays, why } => {
             router.note(true, format!("{name}: {why}"));
             let Some(i) = router.interface(interface) else { return };
             let all: Vec<u32> = i.subs.values().copied().chain([interface]).collect();
+            // The operator may have set another one since, which the device takes or refuses by itself.
+            let asks =
+                |i: &IfState| i.mtu == mtu || u32::from(i.mtu) + i.tags().beyond_mtu() == u32::from(mtu);
+            if !all.iter().any(|index| router.interface(*index).is_some_and(asks)) {
+                return;
+            }
             for index in all {
                 let larger = router.interface(index).is_some_and(|i| i.mtu > stays);
                 if let Some(e) = larger.then(|| router.set_mtu(index, stays).err()).flatten() {

@@ -1,6 +1,6 @@
 //! Flows that take so much of a worker that sharing packets out by flow does not help.
 
-use super::{WorkerLoad, workers};
+use super::{WorkerLoad, worked_on, workers};
 use crate::router::Router;
 use crate::steering::{Handed, HeavyFlow, handed, heavy};
 
@@ -28,12 +28,9 @@ pub fn elephants(router: &Router) -> Vec<Elephant> {
 }
 
 fn choose(heavy: Vec<HeavyFlow>, workers: &[WorkerLoad], handed: &[Handed]) -> Vec<Elephant> {
+    let packets = worked_on(workers.iter().map(|w| w.packets).collect(), handed);
     let share = |f: &HeavyFlow| {
-        let w = workers.get(f.worker)?;
-        let sum = |is: &dyn Fn(&Handed) -> bool| handed.iter().filter(|h| is(h)).map(|h| h.rate).sum::<f64>();
-        let came = sum(&|h| h.to == w.worker && h.from != w.worker);
-        let went = sum(&|h| h.from == w.worker && h.to != w.worker);
-        let all = (w.packets - went).max(0.0) + came;
+        let (w, all) = (workers.get(f.worker)?, *packets.get(f.worker)?);
         (all > 0.0).then(|| w.busy[0].map(|busy| busy * (f.rate / all).min(1.0))).flatten()
     };
     let all = heavy.into_iter().filter_map(|of| Some(Elephant { share: share(&of)?, of }));

@@ -157,6 +157,24 @@ pub fn sample(router: &mut Router, at: Instant) {
     }
 }
 
+/// Packets a second that each worker works on, of which its load is made: what its queues brought, without what it hands to others,
+/// and what others hand to it.
+fn worked_on(came: Vec<f64>, handed: &[steering::Handed]) -> Vec<f64> {
+    let mut packets = came;
+    let others = || handed.iter().filter(|h| h.from != h.to);
+    for h in others() {
+        if let Some(n) = packets.get_mut(h.from) {
+            *n = (*n - h.rate).max(0.0);
+        }
+    }
+    for h in others() {
+        if let Some(n) = packets.get_mut(h.to) {
+            *n += h.rate;
+        }
+    }
+    packets
+}
+
 /// What took workers' time in the last second.
 fn last_second(router: &Router) -> Option<Second> {
     let state = router.state::<State>()?;
@@ -165,22 +183,21 @@ fn last_second(router: &Router) -> Option<Second> {
         over.map_or(0.0, |(time, [packets, ..])| packets as f64 / time)
     };
     let mut others: Vec<f64> = workers(router).iter().map(|w| w.busy[0].unwrap_or(0.0)).collect();
-    let mut packets = vec![0.0; others.len()];
+    let mut came = vec![0.0; others.len()];
     let all = router.rx_placement();
-    let came = all.iter().map(|p| (p.worker, brought(p.input)));
-    let handed = steering::handed(router).into_iter().filter(|h| h.from != h.to).map(|h| (h.to, h.rate));
-    for (worker, n) in came.chain(handed) {
-        if let Some(sum) = packets.get_mut(worker) {
-            *sum += n;
+    for p in &all {
+        if let Some(sum) = came.get_mut(p.worker) {
+            *sum += brought(p.input);
         }
     }
+    let packets = worked_on(came, &steering::handed(router));
     let mut queues = BTreeMap::new();
     for p in all.iter().filter(|p| may_move(router, p)) {
         let (n, of) = (brought(p.input), packets.get(p.worker).copied().unwrap_or(0.0));
         queues.insert(number(p), 0.0);
         if let Some(left) = others.get_mut(p.worker).filter(|_| of > 0.0) {
             // A queue's share of its worker's load is that of its packets.
-            queues.insert(number(p), n / of * *left);
+            queues.insert(number(p), (n / of).min(1.0) * *left);
         }
     }
     for p in &all {

@@ -56,7 +56,7 @@ fn decode<'n>(
     let queues = |d: &mut Decoder<'n>, name| {
         d.field(fields, name, |d, node| d.int(node, 1, MOST_RINGS as u8)).map_or(1, usize::from)
     };
-    let config = MemifConfig {
+    let mut config = MemifConfig {
         role: d.field(fields, "role", |d, node| d.choice(node, &roles)).unwrap_or_default(),
         mode: d.field(fields, "mode", |d, node| d.choice(node, &modes)).unwrap_or_default(),
         secret: d.field(fields, "secret", Decoder::secret).map(str::to_owned),
@@ -66,6 +66,12 @@ fn decode<'n>(
         buffer: d.field(fields, "buffer-size", |d, node| d.int(node, 64, 65_536)).unwrap_or(usual.buffer),
         ..usual
     };
+    if config.role == Role::Master {
+        // Documents of before gave masters what is a slave's, where it means nothing: they must still load.
+        let usual = MemifConfig::new(config.socket.clone(), config.id);
+        (config.rx_queues, config.tx_queues) = (usual.rx_queues, usual.tx_queues);
+        (config.slots, config.buffer) = (usual.slots, usual.buffer);
+    }
     if let Err(why) = config.check() {
         d.error(place, "memif-values", why);
         return None;
