@@ -6,8 +6,8 @@
 // Upholds: descriptors are moved from place to place, and what is left behind is out of reach of safe code: behind the length of a
 // vector, or in front of an iterator.
 
-use crate::buffer::prefetch_to_write;
 use crate::handle::Buffer;
+use crate::prefetch::prefetch_to_write;
 use std::ops::Deref;
 
 /// The most packets that one vector holds.

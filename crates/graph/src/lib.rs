@@ -27,12 +27,15 @@ pub mod handoff;
 mod idle;
 pub mod io;
 pub mod like;
+mod mark;
 pub mod memory;
 pub mod node;
 pub mod of_workers;
 pub mod packet;
 mod pause;
+mod prefetch;
 pub mod quick;
+mod record;
 pub mod registry;
 mod spread;
 pub mod stage;
@@ -42,9 +45,7 @@ pub mod trace;
 pub mod wheel;
 pub mod worker;
 
-pub use buffer::{
-    Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, WINDOW, prefetch, prefetch_to_write,
-};
+pub use buffer::{Buffers, Meta, Pool, PoolConfig, PoolError, PoolMemory, Rooms, WINDOW};
 pub use builder::{BuildError, Builder, Graph};
 pub use chain::{Chain, Row};
 pub use desc::{Aside, Desc, Packets, Seen, VECTOR_SIZE, Vector, flags};
@@ -60,6 +61,7 @@ pub use like::Like;
 pub use node::{BatchNode, Exit, LookupNode, Node, SpreadNode};
 pub use of_workers::{MAX_WORKERS, OfWorkers};
 pub use packet::Packet;
+pub use prefetch::{prefetch, prefetch_to_write};
 pub use quick::{QuickLookup, QuickNode};
 pub use registry::Registry;
 pub use trace::{TraceLog, TraceRecord};

@@ -10,7 +10,7 @@ use crate::edge::{Edge, Reason};
 use crate::env::Env;
 use crate::epoch::Guard;
 use crate::packet::Packet;
-use crate::trace::TraceRecord;
+use crate::record::TraceRecord;
 use crate::{Desc, Vector};
 use std::fmt;
 

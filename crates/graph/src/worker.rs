@@ -1,6 +1,5 @@
 //! A worker: one thread that polls its inputs, runs its graph, and sleeps on its descriptors when nothing comes.
 
-use crate::buffer::prefetch_to_write;
 use crate::clock::{Clock, tsc};
 use crate::counters::{PerWorker, Table};
 use crate::desc::{VECTOR_SIZE, Vector, flags};
@@ -11,6 +10,7 @@ use crate::handoff::Handoff;
 use crate::idle::{Idle, Next, Polling};
 use crate::io::{Ready, RxQueue};
 use crate::pause::Pause;
+use crate::prefetch::prefetch_to_write;
 use crate::stats::QUEUES;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};

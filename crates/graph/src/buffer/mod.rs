@@ -9,9 +9,10 @@
 // a second `Buffer`; debug builds check on every alloc and free besides.
 
 use crate::desc::{Desc, Packets, flags};
-use crate::follow::Mark;
 use crate::handle::Buffer;
 use crate::handle::NONE;
+use crate::mark::Mark;
+use crate::prefetch::{prefetch, prefetch_to_write};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -73,31 +74,6 @@ pub struct Meta {
     pub gso_type: u8,
     /// For the protocols' own use; the graph never looks at it.
     pub user: [u32; 4],
-}
-
-/// Asks the CPU for the line at an address, to be written: other cores let go of it. A CPU without such a thing does nothing.
-#[inline(always)]
-pub fn prefetch_to_write<T>(place: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch of any address is harmless, and changes neither registers nor flags.
-    unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
-}
-
-/// Asks the CPU for the line at an address, whatever it is.
-#[inline(always)]
-pub fn prefetch<T>(place: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
 }
 
 /// Bytes that [`Rooms`] shows of a packet at once.
