@@ -30,7 +30,8 @@ fn dump((router, settings): &(Router, yaml::Settings)) -> String {
 
 /// All that the operator configured, read from the router itself.
 fn state((router, settings): &(Router, yaml::Settings)) -> String {
-    let mut placeless = yaml::Settings { place: yaml::Place::default(), ..settings.clone() };
+    let nowhere = yaml::Place::default();
+    let mut placeless = yaml::Settings { place: nowhere, cpus_place: nowhere, ..settings.clone() };
     for l in placeless.api.iter_mut().flat_map(|a| &mut a.listen) {
         [&mut l.certificate, &mut l.key, &mut l.client_ca]
             .into_iter()

@@ -726,8 +726,8 @@ fn the_mtu_of_a_route_is_that_of_its_own_packets() {
     };
     assert!(states(&r).iter().all(|(_, state)| state == "Complete"), "{:?}", states(&r));
     assert!(states(&r).len() >= 4);
-    r.commit(vec![Op::SetMtu { name: "loop0".into(), mtu: 1250 }]).unwrap();
-    assert_eq!(mtus(&r).0, [1250, 1250, 1250, 1250, 1200, 1250, 1250]);
+    r.commit(vec![Op::SetMtu { name: "loop0".into(), mtu: 1285 }]).unwrap();
+    assert_eq!(mtus(&r).0, [1285, 1285, 1285, 1285, 1200, 1285, 1285]);
     // What cannot be is refused.
     let refused = |r: &mut Router, prefix, target| r.commit(vec![set(prefix, target)]).unwrap_err().message;
     assert!(refused(&mut r, "20.7.0.0/16", via("10.0.0.9", None, 67)).contains("68 to 65535"));

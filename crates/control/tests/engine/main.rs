@@ -187,8 +187,9 @@ fn both_halves_of_an_exchange_differ() {
     let mut all: Vec<String> = all.into_iter().map(|l| format!("{} {}", l.sign, l.text)).collect();
     all.sort();
     let of = |loopback: &str, from: &str, to: &str| {
-        let pair = |host: &str| format!("interface {loopback}: has the pair {host} in Linux");
-        format!("~ {}", pair(&format!("{from} in Linux -> has the pair {to}")))
+        format!(
+            "~ interface {loopback}: pair in Linux: has the pair {from} in Linux -> has the pair {to} in Linux"
+        )
     };
     assert_eq!(all, [of("loop0", "e0", "e1"), of("loop1", "e1", "e0")]);
 }
