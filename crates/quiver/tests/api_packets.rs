@@ -300,18 +300,23 @@ fn who_does_not_read_loses_packets_of_its_own() {
         // More in all than the windows and queues on the way hold.
         let to = |port| ip4([10, 255, 0, 2], [10, 255, 0, 1], 17, &udp(5, port, &[7; 1400]));
         let flood = InjectRequest { count: SENT, ..at("ip4-input", "loop0", "", vec![to(7777)]) };
-        assert_eq!(injector.inject(flood).await.unwrap(), Ok(SENT.into()));
-        injector.inject(at("ip4-input", "loop0", "", vec![to(7778)])).await.unwrap().unwrap();
+        // Where the control thread lags behind, fewer: the last buffers are for devices.
+        let sent = injector.inject(flood).await.unwrap().unwrap();
+        assert!(sent > u64::from(SENT) / 2, "{sent}");
+        let until = Instant::now() + PATIENCE;
+        while injector.inject(at("ip4-input", "loop0", "", vec![to(7778)])).await.unwrap() != Ok(1) {
+            assert!(Instant::now() < until, "no buffer");
+        }
         let Passed::Packet(p) = next(&mut quick).await else { panic!("lost") };
         assert_eq!(p.data, to(7778));
         let (mut received, mut lost) = (0, 0);
-        while received + lost < u64::from(SENT) {
+        while received + lost < sent {
             match next(&mut slow).await {
                 Passed::Packet(_) => received += 1,
                 Passed::Lost(n) => lost += n,
             }
         }
-        assert_eq!(received + lost, u64::from(SENT), "{received} and {lost}");
+        assert_eq!(received + lost, sent, "{received} and {lost}");
         assert!(lost > 0 && received >= 1024, "{received} and {lost}");
     });
 }
