@@ -230,7 +230,8 @@ def test_words(pairs):
     [head] = [line for line in lines if line.startswith("Prefix")]
     [row] = [line for line in lines if line.startswith("10.92.0.0/16")]
     group = row.split()[2]
-    assert row.index(group, row.index("kernel:")) + len(group) == head.index("Group") + len("Group"), lines
+    # The number of the process stands in the name of its namespace.
+    assert row.index(f" {group} ", row.index("kernel:")) + 1 + len(group) == head.index("Group") + len("Group"), lines
     pairs.ctl("lcp lcp-auto-subint on")
     pairs.ctl("create sub-interfaces left 305 dot1q any")
     wait_for("it is told", lambda: "lcp-auto-subint: left.305: takes frames" in pairs.router.log())

@@ -2,7 +2,7 @@
 
 import json
 
-from harness import BINARY, Netns, Router, run
+from harness import BINARY, Netns, Router, run, wait_for
 
 # What no command does: the order in which a document names things is the only thing that it changes.
 WITHOUT = ("order of ",)
@@ -109,7 +109,9 @@ def test_commands_of_a_plan_lead_where_its_steps_lead(tmp_path):
             assert not without, (target, without)
             run([BINARY, "apply", "-s", one.socket, "--exact", str(target)])
             other.script(*[c for s in steps for c in s["commands"]])
-            assert one.ctl("show configuration").split("\n", 5)[5:] == other.ctl("show configuration").split("\n", 5)[5:], target
+            # What asks Linux and what becomes of several routes of a prefix comes a moment later.
+            shown = lambda r: r.ctl("show configuration").split("\n", 5)[5:]
+            wait_for(f"both run {target}", lambda: shown(one) == shown(other))
     finally:
         one.stop()
         other.stop()
