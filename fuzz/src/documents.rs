@@ -9,7 +9,7 @@ use net::router::{Router, RouterConfig};
 use std::collections::HashSet;
 use std::time::Duration;
 
-#[path = "../../crates/control/tests/engine/documents.rs"]
+#[path = "../../crates/control/tests/engine/documents/mod.rs"]
 mod drawn;
 
 /// Two texts with a zero byte between them; without one the bytes are what two documents are drawn from.
