@@ -3,11 +3,9 @@
 
 use crate::host;
 use crate::link::Link;
-use crate::linux::*;
 use crate::netlink::Netlink;
 use crate::{af_xdp, netns};
 use ::linux::link;
-use ::linux::wire::Attributes;
 use ::linux::wire::kind::RTM_GETLINK;
 
 /// In front of all that routers note with devices, as alternative names.
@@ -33,11 +31,8 @@ pub fn put_back() -> Vec<String> {
 /// Devices with notes, in the calling thread's namespace.
 fn noted() -> Vec<(u32, String)> {
     let is_noted = |body: &[u8]| {
-        Attributes(body.get(link::IFINFOMSG..).unwrap_or_default())
-            .filter(|(kind, _)| *kind == IFLA_PROP_LIST)
-            .any(|(_, list)| {
-                Attributes(list).any(|(kind, name)| kind == IFLA_ALT_IFNAME && name.starts_with(PREFIX))
-            })
+        let attributes = body.get(link::IFINFOMSG..).unwrap_or_default();
+        host::alternative_names(attributes).any(|name| name.starts_with(PREFIX))
     };
     let Ok(socket) = Netlink::here() else { return vec![] };
     let found = socket.dump(RTM_GETLINK, &[0; link::IFINFOMSG], is_noted).unwrap_or_default();

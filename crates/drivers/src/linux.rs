@@ -67,8 +67,6 @@ pub const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 pub const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 pub const ETH_P_ALL: u16 = 3;
 
-pub const IFLA_PROP_LIST: u16 = 52;
-pub const IFLA_ALT_IFNAME: u16 = 53;
 pub const RTMGRP_LINK: u32 = 1;
 pub const RTMGRP_IPV4_IFADDR: u32 = 0x10;
 pub const RTMGRP_IPV6_IFADDR: u32 = 0x100;

@@ -100,7 +100,6 @@ impl Ns {
     }
 }
 
-/// In the words of [`Ns::printed`].
 /// Whether a route of the kernel's own could be that to the peer of an address, as far as its prefix and source tell.
 fn is_of_peer(prefix: &str, source: &str) -> bool {
     let prefix: ipnet::IpNet = prefix.parse().unwrap();
@@ -110,6 +109,7 @@ fn is_of_peer(prefix: &str, source: &str) -> bool {
     }
 }
 
+/// In the words of [`Ns::printed`].
 fn worded(key: &Key, r: &Route, names: &BTreeMap<u32, String>) -> (String, String) {
     let path = |p: &linux::Path| {
         let via = p.gateway.map_or("-".to_owned(), |g| g.to_string());

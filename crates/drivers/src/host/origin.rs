@@ -2,7 +2,6 @@
 //! (`quiver.IFINDEX.MTU.MAC`) outlives a router that is killed, moves and ends with the device, and is never another's.
 
 use crate::error::Error;
-use crate::linux::{IFLA_ALT_IFNAME, IFLA_PROP_LIST};
 use crate::netlink::{NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, Netlink, Request, attribute};
 use crate::netns;
 use linux::wire::Attributes;
@@ -11,6 +10,8 @@ use packet::MacAddr;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWLINKPROP: u16 = 108;
 const RTM_DELLINKPROP: u16 = 109;
+const IFLA_PROP_LIST: u16 = 52;
+const IFLA_ALT_IFNAME: u16 = 53;
 const HEADERS: usize = 32;
 
 /// The settings of a device that are not the router's.
@@ -38,6 +39,13 @@ impl Origin {
         }
         (mac.len() == 12).then_some(Origin { mtu: mtu.parse().ok()?, mac: MacAddr(bytes) })
     }
+}
+
+/// The alternative names of a device among its attributes, each with a zero behind it.
+pub(crate) fn alternative_names(link: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lists = Attributes(link).filter(|(kind, _)| *kind == IFLA_PROP_LIST);
+    let all = lists.flat_map(|(_, list)| Attributes(list));
+    all.filter(|(kind, _)| *kind == IFLA_ALT_IFNAME).map(|(_, name)| name)
 }
 
 /// Where notes of a device are written and read.
@@ -69,8 +77,7 @@ impl Notes {
     /// What was noted of the device, by this router or one that is dead: the first note that `parse` understands.
     pub fn find<R>(&self, parse: impl Fn(&str) -> Option<R>) -> Option<(String, R)> {
         let answer = self.socket.ask(Request::get(RTM_GETLINK, &self.device())).ok()?;
-        let list = Attributes(answer.get(HEADERS..)?).find(|(kind, _)| *kind == IFLA_PROP_LIST)?.1;
-        Attributes(list).filter(|(kind, _)| *kind == IFLA_ALT_IFNAME).find_map(|(_, name)| {
+        alternative_names(answer.get(HEADERS..)?).find_map(|name| {
             let name = std::str::from_utf8(name.strip_suffix(b"\0")?).ok()?;
             Some((name.to_owned(), parse(name)?))
         })

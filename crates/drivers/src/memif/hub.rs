@@ -14,7 +14,7 @@ use crate::peers::{
 use crate::place::{Listening, Place};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Connections of a socket whose handshake is under way.
@@ -78,12 +78,6 @@ pub struct Hub {
 impl AsFd for Hub {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fds.as_fd()
-    }
-}
-
-impl AsRawFd for Hub {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fds.as_raw_fd()
     }
 }
 

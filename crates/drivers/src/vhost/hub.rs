@@ -15,7 +15,7 @@ use rustix::net::SocketType;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,12 +72,6 @@ pub struct Hub {
 impl AsFd for Hub {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fds.as_fd()
-    }
-}
-
-impl AsRawFd for Hub {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fds.as_raw_fd()
     }
 }
 

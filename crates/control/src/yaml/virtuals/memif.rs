@@ -77,9 +77,9 @@ fn decode<'n>(
         return None;
     }
     let frames = config.mode == Mode::Ethernet;
-    let (mtu, most_mtu) = (memif::mtu(&config), config.most_mtu());
+    let mtu = memif::mtu(&config);
     let op = Some(MemifOp::Create { socket: number, config }.into());
-    Some(Virtual { frames, most_mtu, ..Virtual::of(d, place, op, mtu) })
+    Some(Virtual { frames, ..Virtual::of(d, place, op, mtu) })
 }
 
 fn dump(router: &Router, i: &IfState, to: &mut Map) {
@@ -95,7 +95,8 @@ fn dump(router: &Router, i: &IfState, to: &mut Map) {
     to.put_unless("buffer-size", c.buffer, usual.buffer);
 }
 
-/// Reports interfaces that cannot be in one router: numbers of sockets that stand for two files, and two sides or numbers on one.
+/// Reports interfaces that cannot be in one router: numbers of sockets that stand for two files, and two sides or numbers on one;
+/// and those whose MTU is more than they can have.
 pub(super) fn check(d: &mut Decoder<'_>, interfaces: &[Interface]) {
     let mut before: Vec<(&Interface, u32, &MemifConfig)> = vec![];
     for i in interfaces {
@@ -113,6 +114,12 @@ pub(super) fn check(d: &mut Decoder<'_>, interfaces: &[Interface]) {
             Some(why) => _ = d.errors.add(Diagnostic::new(*place, path.clone(), "memif-socket", why)),
             // Few are many of one socket: those of others are compared by what they say of it alone.
             None => before.push((i, *socket, config)),
+        }
+        if let Some(most) = config.most_mtu().filter(|most| i.mtu > *most) {
+            let text = format!("MTU {} is more than its rings can hold, {most}", i.mtu);
+            d.errors
+                .add(Diagnostic::new(i.place, format!("{}.mtu", i.path), "mtu", text))
+                .help("a larger `ring-size` or `buffer-size`, or a smaller MTU");
         }
     }
 }

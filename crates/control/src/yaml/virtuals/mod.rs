@@ -40,8 +40,6 @@ pub struct Virtual {
     pub table: RouteTable,
     /// Its MTU where the document gives none, bytes.
     pub mtu: u16,
-    /// The largest that it can have, where that is less than for others.
-    pub most_mtu: Option<u16>,
     /// Its MAC address, where its section says that.
     pub mac: Option<MacAddr>,
     /// Other interfaces, with what it is told of each, or that of it.
@@ -53,8 +51,7 @@ impl Virtual {
     fn of(d: &Decoder<'_>, place: Place, op: Option<Op>, mtu: u16) -> Virtual {
         let table = RouteTable { id: 0, v6: false };
         let (description, mac, others) = (None, None, vec![]);
-        let (path, most_mtu) = (d.path(), None);
-        Virtual { place, path, op, description, frames: true, table, mtu, most_mtu, mac, others }
+        Virtual { place, path: d.path(), op, description, frames: true, table, mtu, mac, others }
     }
 }
 
@@ -190,15 +187,6 @@ pub(super) fn of_others(d: &mut Decoder<'_>, interfaces: &[Interface], names: &N
 /// Reports interfaces that cannot be beside one another, and those whose MTU is more than they can have.
 pub(super) fn check(d: &mut Decoder<'_>, interfaces: &[Interface]) {
     memif::check(d, interfaces);
-    for i in interfaces {
-        let InterfaceKind::Virtual(Virtual { most_mtu: Some(most), .. }) = &i.kind else { continue };
-        if i.mtu > *most {
-            let text = format!("MTU {} is more than its rings can hold, {most}", i.mtu);
-            d.errors
-                .add(Diagnostic::new(i.place, format!("{}.mtu", i.path), "mtu", text))
-                .help("a larger `ring-size` or `buffer-size`, or a smaller MTU");
-        }
-    }
 }
 
 /// Reports routing tables of ends that are not declared.
