@@ -8,6 +8,7 @@ use crate::steering::handed;
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use graph::Polling;
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 
 pub(super) fn all() -> Vec<Command<Router>> {
     vec![
@@ -132,15 +133,17 @@ fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
         .right("Bytes")
         .left("Drops");
     let mut rows = vec![];
+    let mut of_interfaces = BTreeMap::new();
     for QueueLoad { placement: p, packets, bytes, rate: now, vector, full, drops: own } in queues {
         let name = router.interface_name(p.interface);
-        let mut all = router.interface_counts(p.interface).device_drops;
-        all.retain(|d| d.1 != 0);
-        let known = own.is_some();
-        let mut own = own.unwrap_or_default();
-        own.retain(|d| d.1 != 0);
-        let told = if known { &own } else { &all };
-        let of_all = if known { "" } else { " (interface)" };
+        let lost = |mut drops: Vec<(&'static str, u64)>| {
+            drops.retain(|d| d.1 != 0);
+            drops
+        };
+        let of_interface = || lost(router.interface_counts(p.interface).device_drops);
+        let all = &*of_interfaces.entry(p.interface).or_insert_with(of_interface);
+        let own = own.map(lost);
+        let (told, of_all) = own.as_ref().map_or((all, " (interface)"), |own| (own, ""));
         let words: Vec<String> = told.iter().map(|(reason, n)| format!("{reason} {n}{of_all}")).collect();
         table.row([
             format!("{name} {}", p.queue).into(),
@@ -155,7 +158,7 @@ fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
         let list = |drops: &[(&str, u64)]| {
             drops.iter().map(|(reason, n)| json!({ "reason": reason, "packets": n })).collect::<Json>()
         };
-        let (own, all) = (known.then(|| list(&own)), list(&all));
+        let (own, all) = (own.as_deref().map(list), list(all));
         rows.push(json!({
             "interface": name, "queue": p.queue, "input": p.input, "worker": p.worker, "packets": packets, "bytes": bytes,
             "packets-per-second": now, "vector": vector, "full": full, "drops": own, "interface-drops": all,

@@ -175,8 +175,8 @@ fn worked_on(came: Vec<f64>, handed: &[steering::Handed]) -> Vec<f64> {
     packets
 }
 
-/// What took workers' time in the last second.
-fn last_second(router: &Router) -> Option<Second> {
+/// What took workers' time in the last second, of `all` receive queues, of which the `free` may move.
+fn last_second(router: &Router, all: &[Placement], free: &[Placement]) -> Option<Second> {
     let state = router.state::<State>()?;
     let brought = |input: u64| {
         let over = state.queues.get(&input).and_then(|q| q.series.over(Duration::from_secs(1)));
@@ -184,15 +184,14 @@ fn last_second(router: &Router) -> Option<Second> {
     };
     let mut others: Vec<f64> = workers(router).iter().map(|w| w.busy[0].unwrap_or(0.0)).collect();
     let mut came = vec![0.0; others.len()];
-    let all = router.rx_placement();
-    for p in &all {
+    for p in all {
         if let Some(sum) = came.get_mut(p.worker) {
             *sum += brought(p.input);
         }
     }
     let packets = worked_on(came, &steering::handed(router));
     let mut queues = BTreeMap::new();
-    for p in all.iter().filter(|p| may_move(router, p)) {
+    for p in free {
         let (n, of) = (brought(p.input), packets.get(p.worker).copied().unwrap_or(0.0));
         queues.insert(number(p), 0.0);
         if let Some(left) = others.get_mut(p.worker).filter(|_| of > 0.0) {
@@ -200,7 +199,7 @@ fn last_second(router: &Router) -> Option<Second> {
             queues.insert(number(p), (n / of).min(1.0) * *left);
         }
     }
-    for p in &all {
+    for p in all {
         if let (Some(left), Some(share)) = (others.get_mut(p.worker), queues.get(&number(p))) {
             *left = (*left - share).max(0.0);
         }
@@ -220,9 +219,10 @@ fn may_move(router: &Router, p: &Placement) -> bool {
 
 /// Moves a receive queue where load is uneven.
 fn even_out(router: &mut Router) {
-    let Some(second) = last_second(router) else { return };
+    let all = router.rx_placement();
+    let free: Vec<Placement> = all.iter().filter(|p| may_move(router, p)).cloned().collect();
+    let Some(second) = last_second(router, &all, &free) else { return };
     let count = router.config().workers;
-    let free: Vec<Placement> = router.rx_placement().into_iter().filter(|p| may_move(router, p)).collect();
     let Some(state) = router.state_mut::<State>() else { return };
     state.history.add(second);
     if state.rest != 0 {
