@@ -272,11 +272,17 @@ impl Book {
         }
         program.flush().await?;
         if !self.syncing || !self.ending.is_empty() {
-            let gone = program.end_sync().await?;
-            self.syncing = false;
-            self.ending.drain(..).for_each(|to| _ = to.send(Ok(gone)));
+            self.end(program).await?;
         }
         self.answer(program);
+        Ok(())
+    }
+
+    /// All routes were said: those that were not go.
+    async fn end(&mut self, program: &mut Program) -> Result<(), Error> {
+        let gone = program.end_sync().await?;
+        self.syncing = false;
+        self.ending.drain(..).for_each(|to| _ = to.send(Ok(gone)));
         Ok(())
     }
 
@@ -323,9 +329,7 @@ impl Book {
             Ask::End(to) => {
                 self.ending.push(to);
                 program.flush().await?;
-                let gone = program.end_sync().await?;
-                self.syncing = false;
-                self.ending.drain(..).for_each(|to| _ = to.send(Ok(gone)));
+                self.end(program).await?;
             }
         }
         Ok(())

@@ -181,8 +181,7 @@ impl Program {
     /// The stream has ended.
     pub async fn wait_for(&mut self, id: u64) -> Result<(), Error> {
         while self.done < id {
-            let reply = self.replies.message().await;
-            take(reply, &mut self.done, &mut self.refused, &mut self.errors, &mut self.swept)?;
+            self.reply().await?;
         }
         Ok(())
     }
@@ -214,8 +213,7 @@ impl Program {
             if let Some(gone) = self.swept.take() {
                 return Ok(gone);
             }
-            let reply = self.replies.message().await;
-            take(reply, &mut self.done, &mut self.refused, &mut self.errors, &mut self.swept)?;
+            self.reply().await?;
         }
     }
 

@@ -98,29 +98,19 @@ impl Shared {
 }
 
 impl Shared {
-    /// The same with a command, or a piece of one, until what it waits for has come.
+    /// The same with a command, or a piece of one, until what it waits for has come; `long` where it is one of a long answer, and not its
+    /// first.
     async fn run<R>(
         &self,
         what: &str,
+        long: bool,
         work: impl FnOnce(&dyn Executor) -> Result<R, CommandError>,
     ) -> Result<R, CommandError> {
-        let done = self.turn(what, |e| (work(e), e.waits())).await;
-        Self::waited(done).await
-    }
-
-    /// The same with a piece of a long answer that is not its first.
-    async fn run_on<R>(
-        &self,
-        what: &str,
-        work: impl FnOnce(&dyn Executor) -> Result<R, CommandError>,
-    ) -> Result<R, CommandError> {
-        let done = self.long_turn(what, |e| (work(e), e.waits())).await;
-        Self::waited(done).await
-    }
-
-    async fn waited<R>(
-        (done, waits): (Result<R, CommandError>, Option<super::Waiting>),
-    ) -> Result<R, CommandError> {
+        let work = |e: &dyn Executor| (work(e), e.waits());
+        let (done, waits) = match long {
+            true => self.long_turn(what, work).await,
+            false => self.turn(what, work).await,
+        };
         let waited = match waits {
             Some(waits) => waits.await,
             None => Ok(()),
@@ -367,7 +357,7 @@ impl Session {
             *ran = executor.ran();
             output
         };
-        let mut output = shared.run(&shown, run).await.map_err(failed)?;
+        let mut output = shared.run(&shown, false, run).await.map_err(failed)?;
         if let Some(path) = output.script_path() {
             return Box::pin(script::run(self, path, cwd, depth)).await;
         }
@@ -387,7 +377,7 @@ impl Session {
                     done.map_err(failed)?
                 }
                 Err(output) => match output.into_next() {
-                    Ok(next) => shared.run(&shown, |_| caught(next)).await.map_err(failed)?,
+                    Ok(next) => shared.run(&shown, false, |_| caught(next)).await.map_err(failed)?,
                     Err(output) => break output,
                 },
             };
@@ -411,17 +401,13 @@ impl Session {
     async fn pieces(&mut self, line: &str, mut next: Pieces) -> io::Result<Result<(), CommandError>> {
         let shared = Rc::clone(&self.shared);
         let mut page = Page::new(self.json);
-        let (mut begins, mut first) = (true, true);
+        let (mut begins, mut long) = (true, false);
         loop {
             let make = |_: &dyn Executor| {
                 page.start();
                 caught(|| next(&mut page))
             };
-            let made = match std::mem::take(&mut first) {
-                true => shared.run(line, make).await,
-                false => shared.run_on(line, make).await,
-            };
-            let more = match made {
+            let more = match shared.run(line, std::mem::replace(&mut long, true), make).await {
                 Ok(more) => more,
                 Err(error) => return Ok(Err(error)),
             };

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use super::{AT_ONCE, BYTES, MESSAGES, Names, held, wrong};
+use super::{AT_ONCE, BYTES, MESSAGES, Names, held, interface, wrong};
 use crate::limits::{self, Answers, Deadline};
 use crate::service::Router;
 use crate::status;
@@ -75,21 +75,14 @@ pub(super) async fn begin(
     let name = request.interface;
     let (hold, released) = held();
     let ring = router.0.door.ask(async move |_, desk: Desk| {
-        if !name.is_empty() {
-            let found = desk.router.borrow().interface_index(&name);
-            let Some(index) = found else {
-                let why = format!("there is no interface {name}");
-                return Err(wrong(Code::FailedPrecondition, "interface", "unknown", &name, &why, &[]));
-            };
-            config.interface = Some(index);
-        }
+        config.interface = interface(&desk, &name)?;
         let place = net::pcap::place(&desk.router.borrow()).map_err(Status::failed_precondition)?;
         // So much memory is not made in no time.
         let made = net::background::run(move || Ring::new(config)).await;
         let ring = made.map_err(|e| Status::internal(e.to_string()))?;
         let ring = ring.map_err(|e| Status::failed_precondition(e.to_string()))?;
         // The interface may have gone meanwhile, and its number be another's.
-        if config.interface.is_some() && desk.router.borrow().interface_index(&name) != config.interface {
+        if interface(&desk, &name)? != config.interface {
             let why = format!("the interface {name} has gone");
             return Err(wrong(Code::FailedPrecondition, "interface", "unknown", &name, &why, &[]));
         }

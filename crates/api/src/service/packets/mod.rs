@@ -45,6 +45,17 @@ fn info(field: &str, rule: &str, value: &str, why: &str, right: &[&str]) -> Erro
     }
 }
 
+/// The number of an interface that a request names, if it names one.
+fn interface(desk: &Desk, name: &str) -> Result<Option<u32>, Status> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let index = desk.router.borrow().interface_index(name);
+    let why = || format!("there is no interface {name}");
+    let unknown = || wrong(Code::FailedPrecondition, "interface", "unknown", name, &why(), &[]);
+    index.map(Some).ok_or_else(unknown)
+}
+
 /// The names of interfaces, asked for anew after a while: they come, go and change.
 #[derive(Default)]
 struct Names {
@@ -76,11 +87,7 @@ impl Names {
     }
 
     fn of(&self, interface: u32) -> String {
-        self.get(interface).unwrap_or_default()
-    }
-
-    fn get(&self, interface: u32) -> Option<String> {
-        self.known.get(&interface).cloned()
+        self.known.get(&interface).cloned().unwrap_or_default()
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
-use super::{AT_ONCE, MESSAGES, Names, held, wrong};
+use super::{AT_ONCE, MESSAGES, Names, held, interface, wrong};
 use crate::limits::{self, Answers, Deadline};
 use crate::service::Router;
 use crate::status;
@@ -40,7 +40,7 @@ pub(super) async fn begin(
     request: TraceRequest,
     deadline: Deadline,
 ) -> Result<Answers<TraceResponse>, Status> {
-    let TraceRequest { nodes, count, interface } = request;
+    let TraceRequest { nodes, count, interface: name } = request;
     if !(1..=NODES).contains(&nodes.len()) {
         let (n, field) = (nodes.len(), "nodes");
         let why = format!("{n} nodes at which tracing begins: there must be 1 to {NODES}");
@@ -49,21 +49,12 @@ pub(super) async fn begin(
     let count = if count == 0 { u64::MAX } else { count };
     let (hold, released) = held();
     let begun = router.0.door.ask(async move |_, desk: Desk| {
-        let index = |gone: &str| {
-            if interface.is_empty() {
-                return Ok(None);
-            }
-            let index = desk.router.borrow().interface_index(&interface);
-            let why = || format!("{gone} {interface}");
-            let unknown = || wrong(Code::FailedPrecondition, "interface", "unknown", &interface, &why(), &[]);
-            index.map(Some).ok_or_else(unknown)
-        };
-        let of = index("there is no interface")?;
+        let of = interface(&desk, &name)?;
         // So much memory is not made in no time.
         let made = net::background::run(move || Follow::new(of, count, STEPS)).await;
         let follow = Arc::new(made.map_err(|e| Status::internal(e.to_string()))?);
         // The interface may have gone meanwhile, and its number be another's.
-        if index("there is no more an interface")? != of {
+        if interface(&desk, &name)? != of {
             return Err(Status::aborted("the interface is gone"));
         }
         let mut router = desk.router.borrow_mut();
@@ -280,7 +271,7 @@ impl Reader {
         let mut told: Vec<runtime::Told> = told.collect();
         self.names.learn(router, told.iter().flat_map(|t| runtime::numbers(&t.text))).await?;
         for t in &mut told {
-            let text = runtime::named(&t.text, |i| self.names.get(i).filter(|name| !name.is_empty()));
+            let text = runtime::named(&t.text, |i| Some(self.names.of(i)).filter(|name| !name.is_empty()));
             t.text = text.trim_end().to_owned();
         }
         let wall = net::pcap::wall_offset_ns();
