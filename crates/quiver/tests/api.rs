@@ -33,9 +33,7 @@ fn start(name: &str, more: &str) -> Started {
 
 /// What `quiver ctl` answers, well or not.
 fn ctl(lab: &Started, words: &[&str]) -> String {
-    let mut command = lab.command("ctl");
-    command.env("QUIVER_CTL", lab.file("ctl")).args(words);
-    String::from_utf8(command.output().unwrap().stdout).unwrap()
+    String::from_utf8(lab.try_ctl(words).stdout).unwrap()
 }
 
 #[tokio::test]

@@ -42,6 +42,46 @@ fn frame(n: u8, len: usize) -> Vec<u8> {
     frame
 }
 
+/// Has packets come on loop0, as fast as that goes, and waits until all were sent.
+async fn flood(router: &Router, count: u64) {
+    let raw = hex(&frame(1, 60));
+    let line = format!("packet-generator new s interface loop0 rate max count {count} data \"raw {raw}\"");
+    tell(router, &line).await;
+    tell(router, "packet-generator enable s").await;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let text = router.command_json("show packet-generator").await.unwrap().text;
+        let streams: serde_json::Value = serde_json::from_str(&text).unwrap();
+        if streams[0]["packets"] == count {
+            break;
+        }
+        assert!(Instant::now() < until, "{text}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Begins as many streams as there may be, some times: one more is refused as `full` says, and their places are given back.
+async fn places<T>(begin: impl AsyncFn() -> Result<T, quiver_client::Error>, full: &str) {
+    for round in 0..3 {
+        let mut held = vec![];
+        let refused = loop {
+            match begin().await {
+                Ok(stream) => held.push(stream),
+                Err(e) => break e,
+            }
+            assert!(held.len() <= 8);
+        };
+        assert!(refused.to_string().contains(full), "{round}: {refused}");
+        drop(held);
+        // The router gets to know a little later.
+        let until = Instant::now() + PATIENCE;
+        while begin().await.is_err() {
+            assert!(Instant::now() < until);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
 /// The packets of a pcap file.
 fn packets_of(file: &Path) -> Vec<(i64, Vec<u8>)> {
     let bytes = std::fs::read(file).unwrap();
@@ -125,25 +165,7 @@ fn a_capture_says_what_is_wrong_and_ends_with_its_interface() {
         tell(&router, "delete loopback interface loop7").await;
         let end = tokio::time::timeout(PATIENCE, gone.next()).await.unwrap().unwrap().unwrap_err();
         assert!(end.to_string().contains("the interface is gone"), "{end}");
-        // Places are given back.
-        for round in 0..3 {
-            let mut held = vec![];
-            let refused = loop {
-                match router.capture(CaptureRequest::default()).await {
-                    Ok(capture) => held.push(capture),
-                    Err(e) => break e,
-                }
-                assert!(held.len() <= 8);
-            };
-            assert!(refused.to_string().contains("8 captures"), "{round}: {refused}");
-            drop(held);
-            // The router gets to know a little later.
-            let until = Instant::now() + PATIENCE;
-            while router.capture(CaptureRequest::default()).await.is_err() {
-                assert!(Instant::now() < until);
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        }
+        places(async || router.capture(CaptureRequest::default()).await, "8 captures").await;
     });
 }
 
@@ -154,21 +176,8 @@ fn who_does_not_read_a_capture_is_told_how_many_were_lost() {
         let rx = vec![PacketDirection::Rx.into()];
         let what = CaptureRequest { directions: rx, interface: "loop0".into(), ..CaptureRequest::default() };
         let mut slow = router.capture(what.clone()).await.unwrap();
-        let raw = hex(&frame(1, 60));
-        let line = format!("packet-generator new s interface loop0 rate max count {SENT} data \"raw {raw}\"");
-        tell(&router, &line).await;
-        tell(&router, "packet-generator enable s").await;
-        let until = Instant::now() + PATIENCE;
         // All were sent before anything is read.
-        loop {
-            let text = router.command_json("show packet-generator").await.unwrap().text;
-            let streams: serde_json::Value = serde_json::from_str(&text).unwrap();
-            if streams[0]["packets"] == SENT {
-                break;
-            }
-            assert!(Instant::now() < until, "{text}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        flood(&router, SENT).await;
         let (mut received, mut lost) = (0, 0);
         while received + lost < SENT {
             match next::<capture_response::Packet>(&mut slow).await {
@@ -480,25 +489,7 @@ fn a_trace_says_what_is_wrong_and_ends_with_its_interface() {
         tell(&router, "delete loopback interface loop7").await;
         let end = tokio::time::timeout(PATIENCE, gone.next()).await.unwrap().unwrap().unwrap_err();
         assert!(end.to_string().contains("the interface is gone"), "{end}");
-        // Places are given back.
-        for round in 0..3 {
-            let mut held = vec![];
-            let refused = loop {
-                match router.trace(from(&["ip4-input"], "", 0)).await {
-                    Ok(trace) => held.push(trace),
-                    Err(e) => break e,
-                }
-                assert!(held.len() <= 8);
-            };
-            assert!(refused.to_string().contains("8 traces"), "{round}: {refused}");
-            drop(held);
-            // The router gets to know a little later.
-            let until = Instant::now() + PATIENCE;
-            while router.trace(from(&["ip4-input"], "", 0)).await.is_err() {
-                assert!(Instant::now() < until);
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        }
+        places(async || router.trace(from(&["ip4-input"], "", 0)).await, "8 traces").await;
     });
 }
 
@@ -507,21 +498,8 @@ fn who_does_not_read_a_trace_is_told_how_many_were_lost() {
     const SENT: u64 = 30_000;
     run("slow-trace", LOOPBACKS, async |_, router| {
         let mut slow = router.trace(from(&["pg-input"], "loop0", 0)).await.unwrap();
-        let raw = hex(&frame(1, 60));
-        let line = format!("packet-generator new s interface loop0 rate max count {SENT} data \"raw {raw}\"");
-        tell(&router, &line).await;
-        tell(&router, "packet-generator enable s").await;
-        let until = Instant::now() + PATIENCE;
         // All were sent before anything is read.
-        loop {
-            let text = router.command_json("show packet-generator").await.unwrap().text;
-            let streams: serde_json::Value = serde_json::from_str(&text).unwrap();
-            if streams[0]["packets"] == SENT {
-                break;
-            }
-            assert!(Instant::now() < until, "{text}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        flood(&router, SENT).await;
         let (mut received, mut lost) = (0, 0);
         while received + lost < SENT {
             match next::<trace_response::Packet>(&mut slow).await {

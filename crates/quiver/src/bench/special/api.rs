@@ -71,10 +71,11 @@ impl Times {
     }
 }
 
-/// Starts a router with a loopback interface, and more lines of a document.
+/// Starts a router with a loopback interface, and more lines of a document, `FOLDER` in place of its folder.
 pub(super) fn start(more: &str) -> Result<Started, String> {
     let folder = std::env::temp_dir().join(format!("quiver-bench-{}", std::process::id()));
     let mut started = Started::new(folder, std::env::current_exe().map_err(|e| e.to_string())?)?;
+    let more = more.replace("FOLDER", &started.folder.to_string_lossy());
     let document = format!(
         "quiver:\n  sockets: {{ctl: {}}}\n{more}loopbacks:\n  loop0: {{addresses: [10.255.0.1/16, \"2001:db8:ffff::1/64\"]}}\n",
         started.file("ctl").display()

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long testpmd may take until both devices have link and packets come.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What testpmd says of its own, in the folder of the sockets.
-const LOG: &str = "log";
+/// What testpmd says of its own, in the router's folder.
+const LOG: &str = "testpmd.log";
 /// Windows of a measurement.
 const WINDOWS: usize = 10;
 /// What testpmd's flow generator (`app/test-pmd/flowgen.c`) sends to, and in which prefix.
@@ -27,7 +27,7 @@ const PREFIX: &str = "10.253.0.0/16";
 struct Kind {
     name: &'static str,
     interfaces: [&'static str; 2],
-    /// The section of a document that declares both, `FOLDER` in place of where their sockets are.
+    /// The section of a document that declares both, `FOLDER` in place of the router's folder.
     section: &'static str,
     /// testpmd's side of them.
     devices: [&'static str; 2],
@@ -189,10 +189,7 @@ fn one(kind: &Kind, c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), Str
     if others.is_empty() {
         return Err("the router and its peer need a CPU each, and there is one".into());
     }
-    let folder = std::env::temp_dir().join(format!("quiver-bench-io-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let [a, b] = kind.interfaces;
-    let section = kind.section.replace("FOLDER", &folder.to_string_lossy());
+    let ([a, b], section) = (kind.interfaces, kind.section);
     let document = format!(
         "  workers: {{cpus: [{cpu}]}}\n  poll: {{mode: latency}}\n{section}\ninterfaces:\n  \
          {a}: {{addresses: [10.1.0.1/24], mac: \"{MAC}\"}}\n  {b}: {{addresses: [10.2.0.1/24], mac: \"{MAC}\"}}\n\
@@ -202,13 +199,13 @@ fn one(kind: &Kind, c: &Context, args: &Bench, emit: Emit<'_>) -> Result<(), Str
          - {PREFIX} via 10.2.0.2 {b}\n  - {PREFIX} table 1 via 10.1.0.2 {a}\n"
     );
     let found = start(&document).and_then(|started| {
-        let mut peer = Peer::begin(kind, &folder, &others)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(|e| e.to_string())?.block_on(measure(&started, kind, &mut peer, args.seconds))
-    });
-    let log = std::fs::read_to_string(folder.join(LOG)).unwrap_or_default();
-    let _ = std::fs::remove_dir_all(&folder);
-    let found = found.map_err(|e| format!("{e}\n{log}"))?;
+        let found = Peer::begin(kind, &started.folder, &others).and_then(|mut peer| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map_err(|e| e.to_string())?.block_on(measure(&started, kind, &mut peer, args.seconds))
+        });
+        let log = std::fs::read_to_string(started.file(LOG)).unwrap_or_default();
+        found.map_err(|e| format!("{e}\n{log}"))
+    })?;
     let text = format!(
         "{}, ip4 with testpmd's flow generator, 64 bytes: {:.2} Mpps (best {:.2}), {:.2} Mpps came, {:.2} % found no room; \
          the worker was busy {:.0} % of the time, {:.0} clocks a packet",
