@@ -6,7 +6,7 @@ use graph::counters::{Run, Table};
 use graph::{Desc, Rooms, WINDOW, flags, quick};
 use packet::flow::Flow;
 use std::net::{IpAddr, Ipv4Addr};
-use tables::groups::{Entry, GroupsReader, Paths};
+use tables::groups::{Entry, GroupId, GroupsReader, Paths};
 use tables::slots::SlotsReader;
 
 /// What sends usual packets to neighbours: the adjacencies and where to count.
@@ -29,7 +29,15 @@ impl<'v> Sender<'v> {
 
     /// For packets that go so far.
     pub fn last_to(self, to: Straight, groups: GroupsReader<'v>, flow: Option<Flow>) -> LastAdjacency<'v> {
-        LastAdjacency { sender: self, to, groups, flow, group: 0, found: &NOWHERE, sent: Run::new(self.sent) }
+        LastAdjacency {
+            sender: self,
+            to,
+            groups,
+            flow,
+            group: GroupId::NONE,
+            found: &NOWHERE,
+            sent: Run::new(self.sent),
+        }
     }
 
     /// The labels that usual IP packets to adjacency `adj` get on their way straight to the device.
@@ -101,7 +109,7 @@ pub struct PathSelector<'v> {
 impl PathSelector<'_> {
     /// The path of a packet to a group; `hash` is its flow hash, if it can be worked out.
     #[inline(always)]
-    pub fn path(&self, group: u32, hash: impl FnOnce(Flow) -> Option<u32>) -> Option<Entry> {
+    pub fn path(&self, group: GroupId, hash: impl FnOnce(Flow) -> Option<u32>) -> Option<Entry> {
         match self.groups.paths(group) {
             Paths::One(e) => Some(e),
             Paths::Many(word) => Some(self.groups.pick(word, hash(self.flow?)?)),
@@ -122,7 +130,7 @@ impl PathSelector<'_> {
                 return false;
             }
             let hash = |flow| E::hash(E::head(rooms.window::<0>(d)?)?, flow);
-            let Some(e) = self.path(group, hash).filter(|e| e.kind == KIND) else { return false };
+            let Some(e) = self.path(GroupId(group), hash).filter(|e| e.kind == KIND) else { return false };
             d.aux = e.adj;
             true
         })
@@ -136,7 +144,7 @@ pub struct LastAdjacency<'v> {
     to: Straight,
     groups: GroupsReader<'v>,
     flow: Option<Flow>,
-    group: u32,
+    group: GroupId,
     found: &'v Adjacency,
     sent: Run<'v>,
 }
@@ -227,7 +235,7 @@ impl<'v> LastAdjacency<'v> {
     }
 
     /// True when all packets to a group have one path.
-    pub fn is_one(&self, group: u32) -> bool {
+    pub fn is_one(&self, group: GroupId) -> bool {
         matches!(self.groups.paths(group), Paths::One(_))
     }
 
@@ -245,7 +253,7 @@ impl<'v> LastAdjacency<'v> {
     #[inline(always)]
     pub fn adjacency(
         &mut self,
-        group: u32,
+        group: GroupId,
         len: u16,
         hash: impl FnOnce(Flow) -> Option<u32>,
     ) -> Option<&'v Adjacency> {
@@ -256,7 +264,7 @@ impl<'v> LastAdjacency<'v> {
     #[inline(always)]
     pub fn by<const KIND: u8>(
         &mut self,
-        group: u32,
+        group: GroupId,
         len: u16,
         fit: impl FnOnce(&Adjacency) -> bool,
         hash: impl FnOnce(Flow) -> Option<u32>,
@@ -268,26 +276,26 @@ impl<'v> LastAdjacency<'v> {
     #[inline(always)]
     fn find<const KIND: u8>(
         &mut self,
-        group: u32,
+        group: GroupId,
         fit: impl FnOnce(&Adjacency) -> bool,
         hash: impl FnOnce(Flow) -> Option<u32>,
     ) -> Option<&'v Adjacency> {
         let (e, group) = match self.groups.paths(group) {
             Paths::One(e) => (e, group),
             // The next packet may go elsewhere. Group 0 stands for no route: nothing is remembered for it.
-            Paths::Many(word) => (self.groups.pick(word, hash(self.flow?)?), 0),
+            Paths::Many(word) => (self.groups.pick(word, hash(self.flow?)?), GroupId::NONE),
         };
         if e.kind != KIND {
             return None;
         }
         let a = self.sender.adjacencies.get(e.adj).filter(|a| a.straight == self.to && fit(a))?;
         self.sent.turn(e.adj);
-        (self.group, self.found) = (group, if group == 0 { &NOWHERE } else { a });
+        (self.group, self.found) = (group, if group == GroupId::NONE { &NOWHERE } else { a });
         Some(a)
     }
 
     /// The ways of a group that is shared out, where it is for so many packets that looking at all of them is worth it.
-    fn spread(&self, group: u32, packets: usize) -> Option<(Flow, Spread<'v>)> {
+    fn spread(&self, group: GroupId, packets: usize) -> Option<(Flow, Spread<'v>)> {
         let (Paths::Many(word), Some(flow)) = (self.groups.paths(group), self.flow) else { return None };
         let places = self.groups.places(word);
         if places > PLACES || packets < 2 * places {
@@ -325,7 +333,7 @@ impl<'v> LastAdjacency<'v> {
                 }
                 let Some(w) = rooms.window::<14>(d) else { return false };
                 let Some(h) = E::head(&mut w[14..]) else { return false };
-                let Some(a) = last.adjacency(group, d.len, |flow| E::hash(h, flow)) else {
+                let Some(a) = last.adjacency(GroupId(group), d.len, |flow| E::hash(h, flow)) else {
                     return false;
                 };
                 if !E::hop(&mut w[14..]) {
@@ -362,7 +370,7 @@ impl<'v> LastAdjacency<'v> {
                 let fit = |a: &Adjacency| a.pushes == LABELS;
                 // Behind two labels the ports may be out of sight.
                 let hash = |flow| E::hash(E::head(below)?, flow);
-                let Some(a) = last.by::<{ kind::LABEL }>(group, d.len + N - 14, fit, hash) else {
+                let Some(a) = last.by::<{ kind::LABEL }>(GroupId(group), d.len + N - 14, fit, hash) else {
                     return false;
                 };
                 if !E::takes(key) || !E::hop(below) {
@@ -454,7 +462,7 @@ impl<'v> Common<'v> {
         sender: Sender<'v>,
         groups: GroupsReader<'v>,
         flow: Option<Flow>,
-        group: u32,
+        group: GroupId,
     ) -> Option<(E, Common<'v>)> {
         let first = match groups.paths(group) {
             Paths::One(e) => e,
@@ -510,7 +518,7 @@ impl<'v> Common<'v> {
             Common::Straight(last) => {
                 let mut shared_out = 0;
                 if let Some(&group) = results.first()
-                    && let Some((flow, spread)) = &mut last.spread(group, descs.len())
+                    && let Some((flow, spread)) = &mut last.spread(GroupId(group), descs.len())
                 {
                     shared_out = spread.run::<E>((group, *flow), descs, keys, results, rooms.again());
                     if results.get(shared_out).is_none_or(|other| *other == group) {

@@ -316,12 +316,12 @@ impl Rig {
         let broadcast = groups_writer.acquire(&[Path::new(kind::BROADCAST, u32::MAX)]).unwrap();
         for (a, local) in ours4.into_iter().zip(locals) {
             assert!(addr::is_unicast(a));
-            fib4.insert(a, 32, local).unwrap();
-            fib4.insert(a & !0xff, 32, broadcast).unwrap();
-            fib4.insert(a | 0xff, 32, broadcast).unwrap();
+            fib4.insert(a, 32, local.0).unwrap();
+            fib4.insert(a & !0xff, 32, broadcast.0).unwrap();
+            fib4.insert(a | 0xff, 32, broadcast.0).unwrap();
         }
         for (a, local) in ["2001:db8:1::1", "2001:db8:2::1"].into_iter().zip(locals) {
-            fib6.insert(a.parse::<Ipv6Addr>().unwrap().to_bits(), 128, local).unwrap();
+            fib6.insert(a.parse::<Ipv6Addr>().unwrap().to_bits(), 128, local.0).unwrap();
         }
         let (main4, main6) = crate::plane::table::main(&shared_fib4, &shared_fib6);
         let flow = packet::flow::Flow::five_tuple(PlaneConfig::default().hash_seed);

@@ -8,6 +8,7 @@ use net::router::{Op, RouteBatch, RoutePath, RouteTable, Router, RouterConfig, T
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use tables::groups::GroupId;
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
@@ -274,7 +275,7 @@ fn shares(parts: Vec<(f64, Ways)>) -> Ways {
 }
 
 /// What a group of the router holds.
-fn held(r: &Router, group: u32) -> Ways {
+fn held(r: &Router, group: GroupId) -> Ways {
     let g = r.group(group).unwrap();
     let total: f64 = g.paths.iter().map(|p| f64::from(p.weight)).sum();
     let way = |p: &tables::groups::Path| {

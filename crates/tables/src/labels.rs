@@ -3,6 +3,7 @@
 //! Memory is used page by page as labels are set, so that a table of a few labels is small and one of a million is an
 //! array access a packet.
 
+use crate::groups::GroupId;
 use crate::mem::{Array, prefetch};
 use std::io;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ pub const ENTRIES: u32 = 2 * LABELS;
 /// What a label leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LabelEntry {
-    /// The next-hop group; 0: there is no entry.
-    pub group: u32,
+    /// The next-hop group, or none: there is no entry.
+    pub group: GroupId,
     /// A word for the user of the table: what to put in the label's place, where the group does not say it.
     pub swap: u32,
 }
@@ -26,11 +27,11 @@ pub struct LabelEntry {
 impl LabelEntry {
     #[inline(always)]
     fn unpack(word: u64) -> Self {
-        LabelEntry { group: (word >> 32) as u32, swap: word as u32 }
+        LabelEntry { group: GroupId((word >> 32) as u32), swap: word as u32 }
     }
 
     fn pack(self) -> u64 {
-        u64::from(self.group) << 32 | u64::from(self.swap)
+        u64::from(self.group.0) << 32 | u64::from(self.swap)
     }
 }
 
@@ -83,17 +84,17 @@ impl LabelsWriter {
     /// The entry of a key.
     #[inline]
     pub fn get(&self, key: u32) -> Option<LabelEntry> {
-        Some(self.shared.get(key)).filter(|e| e.group != 0)
+        Some(self.shared.get(key)).filter(|e| e.group != GroupId::NONE)
     }
 
     /// Sets the entry of a key, or removes it, and answers what was there. Nothing happens beyond the last key.
     pub fn set(&mut self, key: u32, entry: Option<LabelEntry>) -> Option<LabelEntry> {
         let word = self.shared.words.get(key as usize)?;
         let old = LabelEntry::unpack(word.load(Relaxed));
-        let new = entry.filter(|e| e.group != 0);
+        let new = entry.filter(|e| e.group != GroupId::NONE);
         word.store(new.map_or(0, LabelEntry::pack), Release);
         let (at, bit) = (key as usize / 64, 1 << (key % 64));
-        match (old.group != 0, new.is_some()) {
+        match (old.group != GroupId::NONE, new.is_some()) {
             (false, true) => {
                 self.set[at] |= bit;
                 self.len += 1;
@@ -104,7 +105,7 @@ impl LabelsWriter {
             }
             _ => {}
         }
-        (old.group != 0).then_some(old)
+        (old.group != GroupId::NONE).then_some(old)
     }
 
     /// All entries from a key on, in order.
@@ -156,7 +157,7 @@ mod tests {
             let (mut w, shared) = Labels::new().unwrap();
             let mut model: BTreeMap<u32, LabelEntry> = BTreeMap::new();
             for (key, group, swap) in steps {
-                let entry = LabelEntry { group, swap };
+                let entry = LabelEntry { group: GroupId(group), swap };
                 let new = (group != 0).then_some(entry);
                 let old = match new.filter(|_| key < ENTRIES) {
                     Some(e) => model.insert(key, e),

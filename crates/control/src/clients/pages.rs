@@ -3,7 +3,7 @@
 use super::packed;
 use super::sets::Goal;
 use ipnet::IpNet;
-use net::router::{RouteInfo, RouteTable, Router, Source};
+use net::router::{GroupId, RouteInfo, RouteTable, Router, Source};
 use std::collections::HashMap;
 
 /// Routes that are looked at for one page: about a millisecond.
@@ -128,12 +128,12 @@ impl Filter {
 pub(super) struct Kinds {
     numbers: HashMap<u64, u32>,
     /// The last group that was asked for: its number, what tells it from others, and its kind.
-    last: Option<(u32, u64, u32)>,
+    last: Option<(GroupId, u64, u32)>,
 }
 
 impl Kinds {
     /// The kind of a group's routes.
-    fn of(&mut self, router: &Router, group: u32, page: &mut Page) -> Option<u32> {
+    fn of(&mut self, router: &Router, group: GroupId, page: &mut Page) -> Option<u32> {
         let serial = router.group_serial(group)?;
         if let Some((g, s, number)) = self.last
             && (g, s) == (group, serial)

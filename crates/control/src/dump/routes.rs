@@ -3,7 +3,7 @@
 use super::{PAGE, Pages, Pieces, Source};
 use crate::written::Node;
 use ipnet::IpNet;
-use net::router::{Lookup, Rank, RoutePath, RouteTable, Router, Target};
+use net::router::{GroupId, Lookup, Rank, RoutePath, RouteTable, Router, Target};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ impl Pages for Routes {
     fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
         let mut items = vec![];
         // Many routes share few groups: their words are made once a page.
-        let mut words: HashMap<u32, Option<String>> = HashMap::new();
+        let mut words: HashMap<GroupId, Option<String>> = HashMap::new();
         let place = if self.table.id == 0 { String::new() } else { format!(" table {}", self.table.id) };
         // Routes of other sources are passed over, but not endlessly within one page.
         for (seen, r) in from.router.routes_after(self.table, self.after).enumerate() {

@@ -9,7 +9,7 @@ use crate::dump::{Dump, Source};
 use crate::yaml::{Diagnostics, Settings, check};
 use graph::memory::OutOfMemory;
 use ipnet::IpNet;
-use net::router::{Rank, RouteTable, Router};
+use net::router::{GroupId, Rank, RouteTable, Router};
 use std::collections::{HashMap, HashSet};
 
 /// Routes that are looked at for a piece.
@@ -99,7 +99,7 @@ impl Reading {
 
     fn routes(&mut self, router: &Router) -> bool {
         // Groups come and go: their goals are known for one piece.
-        let mut goals: HashMap<u32, Option<(Rank, u32)>> = HashMap::new();
+        let mut goals: HashMap<GroupId, Option<(Rank, u32)>> = HashMap::new();
         for (seen, r) in router.routes_after(self.table, self.after).enumerate() {
             if seen >= ROUTES {
                 return true;

@@ -5,7 +5,7 @@ use super::{Followed, SharedRouter, Speaker, sockets};
 use ipnet::IpNet;
 use linux::{Key, Route};
 use net::background::drop_aside;
-use net::router::{Router, Source, Target};
+use net::router::{GroupId, Router, Source, Target};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -201,7 +201,7 @@ fn beside(
     after: Option<IpNet>,
 ) -> Option<(net::router::RouteTable, Option<IpNet>)> {
     let (mut seen, mut last) = (0, after);
-    let mut known: HashMap<u32, Option<Arc<Target>>> = HashMap::new();
+    let mut known: HashMap<GroupId, Option<Arc<Target>>> = HashMap::new();
     for r in router.routes_after(table, after).take(TURN) {
         (seen, last) = (seen + 1, Some(r.prefix));
         for route in router.routes_of_prefix(&r).filter(|e| sources.contains(&e.source)) {

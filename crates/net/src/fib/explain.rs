@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
 use std::net::IpAddr;
+use tables::groups::GroupId;
 
 pub(super) const NO_ROUTE: &str =
     "no route: packets are dropped and answered with ICMP \"network unreachable\"";
@@ -53,15 +54,14 @@ pub(super) fn explain(router: &Router, table: RouteTable, prefix: IpNet) -> Outp
     let result = result_words(router, group.as_ref(), host.then_some(addr));
     let (control, worker) = (all.last().map(|r| r.group), router.lookup_in(table.id, addr).map(|g| g.id));
     let same = control == worker;
-    let say = |g: Option<u32>| g.map_or("no route".to_owned(), |g| format!("group {g}"));
+    let say = |g: Option<GroupId>| g.map_or("no route".to_owned(), |g| format!("group {g}"));
     let verdict = if same { "the same as the control side's" } else { "NOT the same as the control side's" };
     let _ = write!(text, "  workers' table: {addr} has {}, {verdict}", say(worker));
     if !same {
         let _ = write!(text, " ({})", say(control));
     }
     let _ = writeln!(text, "\n  result: {result}");
-    json["workers"] =
-        json!({ "address": addr.to_string(), "group": worker, "control-group": control, "agree": same });
+    json["workers"] = json!({ "address": addr.to_string(), "group": worker.map(|g| g.0), "control-group": control.map(|g| g.0), "agree": same });
     json["result"] = result.into();
     Output::new(text, json)
 }
@@ -72,7 +72,7 @@ fn route_json(router: &Router, r: &RouteInfo) -> Json {
         "source": router.group(r.group).map(|g| router.source_name(g.source)),
         "hidden": r.hidden.iter().map(|e| router.source_name(e.source)).collect::<Vec<_>>(),
         "routes": routes_json(router, r),
-        "group": r.group,
+        "group": r.group.0,
     })
 }
 
@@ -84,7 +84,7 @@ pub(super) fn routes_json(router: &Router, r: &RouteInfo) -> Json {
             "source": router.source_name(e.source),
             "preference": router.preference_of(&e),
             "metric": e.rank.metric,
-            "group": e.group,
+            "group": e.group.0,
             "wanted": wanted,
             "used": e.group == r.group && !r.withdrawn,
         })

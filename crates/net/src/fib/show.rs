@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::fmt::Write;
+use tables::groups::GroupId;
 
 /// Routes that are listed unless more are asked for.
 pub(super) const MOST: usize = 1000;
@@ -97,7 +98,7 @@ pub(crate) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
         out
     };
     json!({
-        "id": g.id,
+        "id": g.id.0,
         "source": router.source_name(g.source),
         "preference": router.preference_of(&PrefixRoute { rank: g.rank, source: g.source, group: g.id }),
         "metric": g.rank.metric,
@@ -197,7 +198,7 @@ impl List {
     /// Writes the next routes; true when there are more.
     fn routes(&mut self, router: &Router, page: &mut Page) -> bool {
         // Many routes share few groups: their words are made once a page.
-        let mut known: HashMap<u32, (&str, String)> = HashMap::new();
+        let mut known: HashMap<GroupId, (&str, String)> = HashMap::new();
         let width = self.width;
         for r in router.routes_after(self.table, self.after) {
             if self.left == 0 {
@@ -213,7 +214,7 @@ impl List {
                 self.note(r.group);
                 let source = router.group(r.group).map(|g| router.source_name(g.source));
                 page.item(&json!({
-                    "prefix": r.prefix.to_string(), "source": source, "hidden": hidden, "group": r.group,
+                    "prefix": r.prefix.to_string(), "source": source, "hidden": hidden, "group": r.group.0,
                     "withdrawn": r.withdrawn,
                 }));
                 continue;
@@ -234,12 +235,12 @@ impl List {
         false
     }
 
-    fn note(&mut self, group: u32) {
-        let word = group as usize / 64;
+    fn note(&mut self, group: GroupId) {
+        let word = group.at() / 64;
         if self.groups.len() <= word {
             self.groups.resize(word + 1, 0);
         }
-        self.groups[word] |= 1 << (group % 64);
+        self.groups[word] |= 1 << (group.0 % 64);
     }
 
     /// Writes the next groups and the end; true when there are more.
@@ -252,7 +253,7 @@ impl List {
                 return true;
             }
             // One that is gone since has no routes any more.
-            if let Some(g) = router.group(id) {
+            if let Some(g) = router.group(GroupId(id)) {
                 page.field(&id.to_string(), &group_json(router, &g));
             }
         }

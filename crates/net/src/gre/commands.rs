@@ -182,7 +182,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             Cell::new(options.join(","), options),
             number(c.ttl),
             number(c.dscp),
-            t.group().into(),
+            t.group().0.into(),
         ]);
     }
     Ok(if table.is_empty() {

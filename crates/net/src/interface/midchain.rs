@@ -10,6 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use tables::groups::GroupId;
 
 /// Where packets that are sent over such an interface get their headers.
 pub static MIDCHAIN_TX: Feature = Feature::new(&arcs::INTERFACE_OUTPUT, "adj-midchain-tx");
@@ -26,7 +27,7 @@ pub struct Midchain {
     /// Frames go inside as they are; else packets, whose Ethernet header only says what they are.
     pub frames: bool,
     /// The next-hop group that leads to the other end.
-    pub group: u32,
+    pub group: GroupId,
     /// Place of the table in which the other end is looked up where the group cannot be followed at once.
     pub table: u32,
     /// Outer TTL or hop limit; `None`: that of the packet inside.

@@ -2,6 +2,7 @@
 
 use crate::arcs;
 use graph::arcs::Feature;
+use tables::groups::GroupId;
 
 /// Where frames meet it that are sent over the interface.
 pub static TUNNEL_TX: Feature = Feature::new(&arcs::INTERFACE_OUTPUT, "mpls-tunnel-tx");
@@ -10,7 +11,7 @@ pub static TUNNEL_TX: Feature = Feature::new(&arcs::INTERFACE_OUTPUT, "mpls-tunn
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pseudowire {
     /// The next-hop group of its paths.
-    pub group: u32,
+    pub group: GroupId,
     /// A control word stands in front of each frame (RFC 4448 section 4.6).
     pub control_word: bool,
 }

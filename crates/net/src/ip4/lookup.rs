@@ -10,6 +10,7 @@ use packet::flow::{self, Flow};
 use packet::ip4;
 use std::fmt;
 use std::sync::Arc;
+use tables::groups::GroupId;
 
 graph::edges! {
     /// Where `ip4-lookup` sends packets.
@@ -90,8 +91,9 @@ impl LookupNode for Ip4Lookup {
     fn step(
         view: &mut Ip4LookupView<'_>,
         p: &mut Packet<'_>,
-        group: u32,
+        result: u32,
     ) -> Step<Ip4LookupNext, Ip4LookupDrop> {
+        let group = GroupId(result);
         let flow = |p: &Packet<'_>| flow::of_ip4(p.data(), view.tables.flow(p.d));
         let mut e = view.plane.groups.resolve_with(group, || flow(p));
         if e.kind == kind::LOOKUP {
@@ -182,7 +184,7 @@ impl QuickLookup for Ip4Lookup {
         guard: &'v Guard,
     ) -> Option<(Ip4LookupNext, Common<'v>)> {
         let sender = Sender::new(view.plane.adjacencies.reader(guard), view.sent);
-        Common::of(sender, view.plane.groups.reader(), view.tables.flow, result)
+        Common::of(sender, view.plane.groups.reader(), view.tables.flow, GroupId(result))
     }
 
     fn ends(edge: Ip4LookupNext, p: &Packet<'_>) -> bool {

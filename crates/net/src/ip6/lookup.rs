@@ -10,6 +10,7 @@ use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VE
 use packet::flow::{self, Flow};
 use std::fmt;
 use std::sync::Arc;
+use tables::groups::GroupId;
 
 graph::edges! {
     /// Where `ip6-lookup` sends packets.
@@ -103,8 +104,9 @@ impl LookupNode for Ip6Lookup {
     fn step(
         view: &mut Ip6LookupView<'_>,
         p: &mut Packet<'_>,
-        group: u32,
+        result: u32,
     ) -> Step<Ip6LookupNext, Ip6LookupDrop> {
+        let group = GroupId(result);
         let dst = p.head::<40>().map_or(0, |h| packet::ip6::Ip6Header(h).dst_u128());
         if is_link_local(dst) || leaves_as_it_came(p, dst) {
             return link_local(view, p, dst);
@@ -230,7 +232,7 @@ impl QuickLookup for Ip6Lookup {
         guard: &'v Guard,
     ) -> Option<(Ip6LookupNext, Common<'v>)> {
         let sender = Sender::new(view.plane.adjacencies.reader(guard), view.sent);
-        Common::of(sender, view.plane.groups.reader(), view.tables.flow, result)
+        Common::of(sender, view.plane.groups.reader(), view.tables.flow, GroupId(result))
     }
 
     fn ends(edge: Ip6LookupNext, p: &Packet<'_>) -> bool {

@@ -334,6 +334,7 @@ mod tests {
     use crate::interface::{Fixup, Midchain, Varies};
     use crate::testing::{Input, Rig, hex};
     use std::sync::atomic::AtomicU32;
+    use tables::groups::GroupId;
 
     const PACKET: &str = "000000000000 000000000000 0800 45b90014000100000740000001020304 05060708";
 
@@ -349,7 +350,7 @@ mod tests {
             remote: "10.0.0.2".parse().unwrap(),
             varies: Varies::More,
             frames: false,
-            group: 0,
+            group: GroupId::NONE,
             table: 0,
             ttl: Some(64),
             dscp: Some(10),

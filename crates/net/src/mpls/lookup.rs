@@ -22,7 +22,7 @@ use packet::flow::{self, Flow};
 use packet::mpls::{Entry, Label};
 use std::fmt;
 use std::sync::Arc;
-use tables::groups::Paths;
+use tables::groups::{GroupId, Paths};
 use tables::labels::{LabelEntry, Labels, key};
 use tables::slots::SlotsReader;
 
@@ -120,7 +120,7 @@ impl MplsLookupView<'_> {
         let alone = Entry(entry.0 & !Entry::BOTTOM | entropy.0 & Entry::BOTTOM);
         let other = self.entry(table, alone);
         let ends = |e: LabelEntry| ends_here(self.plane.groups.resolve(e.group, 0).kind);
-        if !ends(other) || found.group != 0 && !ends(found) {
+        if !ends(other) || found.group != GroupId::NONE && !ends(found) {
             return None;
         }
         // In the place of the entropy label, whose number nobody looks at any more: errors tell it as it came.
@@ -203,7 +203,7 @@ impl LookupNode for MplsLookup {
             {
                 (entry, found) = other;
             }
-            if found.group == 0 {
+            if found.group == GroupId::NONE {
                 return Err(MplsLookupDrop::NoLabel.into());
             }
             let e = view.plane.groups.resolve_with(found.group, || flow::of_mpls(p.data(), view.flow));
@@ -385,14 +385,14 @@ pub enum Common<'v> {
 pub struct Into<'v> {
     groups: tables::groups::GroupsReader<'v>,
     kind: u8,
-    group: u32,
+    group: GroupId,
     fib_index: u32,
 }
 
 impl Into<'_> {
     /// The FIB index of the table to which a group leads.
     #[inline(always)]
-    fn fib_index(&mut self, group: u32) -> Option<u32> {
+    fn fib_index(&mut self, group: GroupId) -> Option<u32> {
         if group != self.group {
             match self.groups.paths(group) {
                 Paths::One(e) if e.kind == self.kind => {
@@ -456,7 +456,7 @@ impl QuickLookup for MplsLookup {
             Paths::Many(word) => groups.pick(word, 0),
         };
         let sender = Sender::new(view.plane.adjacencies.reader(guard), view.sent);
-        let into = Into { groups, kind: e.kind, group: u32::MAX, fib_index: 0 };
+        let into = Into { groups, kind: e.kind, group: GroupId::MAX, fib_index: 0 };
         match e.kind {
             kind::LABEL if found.swap & Push::COPY != 0 && sender.is_direct(e.adj) => {
                 Some((MplsLookupNext::Direct, Common::Swap(main, sender.last(groups, Some(view.flow)))))

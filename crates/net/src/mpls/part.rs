@@ -21,6 +21,7 @@ use packet::mpls::Label;
 use std::any::Any;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use tables::groups::GroupId;
 use tables::labels::{LabelEntry, Labels, LabelsWriter, key};
 use tables::slots::SlotsWriter;
 
@@ -301,17 +302,17 @@ impl Part for Mpls {
         label_fib_index(router, id)
     }
 
-    fn group_behind(&self, router: &Router, index: u32) -> Option<u32> {
+    fn group_behind(&self, router: &Router, index: u32) -> Option<GroupId> {
         ip_tunnel(router, index)
     }
 
-    fn holds_group(&self, router: &Router, group: u32) -> Option<String> {
+    fn holds_group(&self, router: &Router, group: GroupId) -> Option<String> {
         let mut all = tunnels::tunnels(router);
         let tunnel = all.find(|t| t.group == group)?;
         Some(format!("the tunnel {}", router.interface_name(tunnel.interface)))
     }
 
-    fn leads_by(&self, router: &Router, group: u32) -> Option<String> {
+    fn leads_by(&self, router: &Router, group: GroupId) -> Option<String> {
         let more = router.group(group).filter(|g| g.mpls)?.routes.saturating_sub(1);
         let tables = label_tables(router).into_iter();
         let all = tables.flat_map(|t| label_routes(router, t.id, 0).map(move |l| (t.id, l)));

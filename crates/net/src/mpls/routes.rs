@@ -6,6 +6,7 @@ use super::part::{MplsOp, known_label_table, label_tables, state, table_mut};
 use crate::router::{Held, OpError, RoutePath, RouteSource, Router, Source, Target, Verb};
 use graph::memory::{self, Growth, HELP, OutOfMemory};
 use std::collections::HashMap;
+use tables::groups::GroupId;
 use tables::labels::{LabelEntry, key};
 
 /// What undoes a batch: what each label had before, in the order of the changes. It holds the groups.
@@ -26,7 +27,7 @@ pub struct LabelRoute {
     /// What was asked for.
     pub target: Target,
     /// The next-hop group.
-    pub group: u32,
+    pub group: GroupId,
     /// The label that the entry itself holds, as [`crate::labels::Push`]; 0: none.
     pub swap: u32,
 }
@@ -47,7 +48,7 @@ pub(super) fn apply_labels(router: &mut Router, batch: LabelBatch) -> Result<Lab
             .map_err(|e| OpError::new(short(e)))?;
     }
     let mut undo = LabelUndo { table, old: Vec::with_capacity(changes.len()) };
-    let mut groups: Vec<Option<u32>> = vec![None; targets.len()];
+    let mut groups: Vec<Option<GroupId>> = vec![None; targets.len()];
     let mut checked: HashMap<(u32, bool), ()> = HashMap::new();
     let mut result = Ok(());
     for (at, c) in changes.iter().enumerate() {
@@ -90,7 +91,7 @@ fn change_label(
     (table, source): (u32, Source),
     c: &Change,
     targets: &[Target],
-    groups: &mut [Option<u32>],
+    groups: &mut [Option<GroupId>],
     undo: &mut LabelUndo,
 ) -> Result<(), String> {
     let known = label_entry(router, table, c.key);

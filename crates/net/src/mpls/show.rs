@@ -33,7 +33,7 @@ fn route_json(router: &Router, r: &LabelRoute, whole: bool) -> Json {
         "label": r.label,
         "eos": r.bottom,
         "source": router.source_name(r.source),
-        "group": r.group,
+        "group": r.group.0,
         "paths": target_words(router, &r.target, false),
         "out-label": (r.swap != 0).then(|| crate::labels::Push(r.swap).label()),
     });

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use tables::MISS;
 use tables::fib::{Routes, Routes4, Routes6};
-use tables::groups::{Entry, GroupsReader, Paths};
+use tables::groups::{Entry, GroupId, GroupsReader, Paths};
 use tables::head::{self, Head, Head4, Head6, Short};
 use tables::lpm4::Lpm4;
 use tables::lpm6::Lpm6;
@@ -271,15 +271,15 @@ impl<'v, F: Family> View<'v, F> {
     }
 
     /// The group of an address for a packet.
-    pub fn lookup_for(&self, d: &Desc, key: &F::Key) -> u32 {
+    pub fn lookup_for(&self, d: &Desc, key: &F::Key) -> GroupId {
         let found = self.table(d).map_or(0, |t| F::lookup_one(&t.routes, key));
-        self.chase(found, key, &self.plane.groups.reader())
+        self.chase(GroupId(found), key, &self.plane.groups.reader())
     }
 
     /// The group of an address for packets that came on an interface.
-    pub fn lookup_one(&self, rx: u32, key: &F::Key) -> u32 {
+    pub fn lookup_one(&self, rx: u32, key: &F::Key) -> GroupId {
         let found = self.of(rx).map_or(0, |t| F::lookup_one(&t.routes, key));
-        self.chase(found, key, &self.plane.groups.reader())
+        self.chase(GroupId(found), key, &self.plane.groups.reader())
     }
 
     /// How a packet is told apart from others.
@@ -323,7 +323,7 @@ impl<'v, F: Family> View<'v, F> {
             for (result, key) in results.iter_mut().zip(keys) {
                 if *result != last {
                     last = *result;
-                    *result = self.chase(last, key, &groups);
+                    *result = self.chase(GroupId(last), key, &groups).0;
                     if *result != last {
                         last = MISS;
                     }
@@ -437,12 +437,12 @@ impl<'v, F: Family> View<'v, F> {
 
     /// Follows a group whose only path leads into a table. One that is left leads too far: into a loop.
     #[inline]
-    fn chase(&self, group: u32, key: &F::Key, groups: &GroupsReader<'_>) -> u32 {
+    fn chase(&self, group: GroupId, key: &F::Key, groups: &GroupsReader<'_>) -> GroupId {
         let mut group = group;
         for _ in 0..MAX_LOOKUPS {
             match groups.paths(group) {
                 Paths::One(Entry { kind: kind::LOOKUP, adj }) => {
-                    group = self.at(adj).map_or(0, |t| F::lookup_one(&t.routes, key));
+                    group = GroupId(self.at(adj).map_or(0, |t| F::lookup_one(&t.routes, key)));
                 }
                 _ => break,
             }
@@ -457,7 +457,7 @@ impl<'v, F: Family> View<'v, F> {
         let mut fib_index = fib_index;
         for _ in 0..MAX_LOOKUPS {
             let group = self.at(fib_index).map_or(0, |t| F::lookup_one(&t.routes, key));
-            let entry = self.plane.groups.resolve_with(group, &hash);
+            let entry = self.plane.groups.resolve_with(GroupId(group), &hash);
             if entry.kind != kind::LOOKUP {
                 return Some(entry);
             }

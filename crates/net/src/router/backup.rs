@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
+use tables::groups::GroupId;
 
 /// So often a group may be turned by others before it is left as it is: two routes whose next hops each need the other one
 /// gone would turn for ever.
@@ -31,13 +32,13 @@ type Place = (bool, FibIndex, IpNet);
 #[derive(Default)]
 pub(super) struct Backups {
     /// Prefixes that are listed beside their table, by the group of each of their routes that may lead nowhere.
-    by_group: BTreeSet<(u32, Place)>,
+    by_group: BTreeSet<(GroupId, Place)>,
     /// Groups whose paths all went, or came back, and the prefixes of which are not all looked at yet.
-    turned: BTreeMap<u32, Turned>,
+    turned: BTreeMap<GroupId, Turned>,
     /// Tables that are looked at as a whole, each with the prefix that was looked at last.
     walks: BTreeMap<(bool, FibIndex), Walk>,
     /// How often groups were turned by others.
-    rounds: HashMap<u32, u8>,
+    rounds: HashMap<GroupId, u8>,
     /// They are looked at now.
     busy: bool,
 }
@@ -50,7 +51,7 @@ struct Turned {
 }
 
 /// Some prefixes of a group that turned, and where these are the last, the group with how many it has in all.
-type Piece = (Vec<Place>, Option<(u32, u32)>);
+type Piece = (Vec<Place>, Option<(GroupId, u32)>);
 
 /// How far the routes of a table are looked at.
 #[derive(Clone, Copy, Default)]
@@ -62,13 +63,13 @@ struct Walk {
 
 impl Backups {
     /// A prefix is listed beside its table with other routes than before.
-    fn listed(&mut self, place: Place, before: &[PrefixRoute], now: impl Iterator<Item = u32>) {
+    fn listed(&mut self, place: Place, before: &[PrefixRoute], now: impl Iterator<Item = GroupId>) {
         before.iter().for_each(|e| _ = self.by_group.remove(&(e.group, place)));
         self.by_group.extend(now.map(|group| (group, place)));
     }
 
     /// The paths of a group all went, or one came back. False: it was left as it is.
-    pub fn turn(&mut self, group: u32) -> bool {
+    pub fn turn(&mut self, group: GroupId) -> bool {
         if self.busy {
             let rounds = self.rounds.entry(group).or_default();
             *rounds = rounds.saturating_add(1);
@@ -94,7 +95,7 @@ impl Backups {
     fn next(&mut self) -> Option<Piece> {
         let (&group, turned) = self.turned.iter_mut().next()?;
         let from = turned.after.map_or(Bound::Included((group, FIRST)), |p| Bound::Excluded((group, p)));
-        let range = self.by_group.range((from, Bound::Excluded((group.saturating_add(1), FIRST))));
+        let range = self.by_group.range((from, Bound::Excluded((GroupId(group.0.saturating_add(1)), FIRST))));
         let places: Vec<Place> = range.take(AT_ONCE).map(|(_, place)| *place).collect();
         turned.seen += places.len() as u32;
         turned.after = places.last().copied().or(turned.after);
@@ -113,7 +114,7 @@ const FIRST: Place =
 impl NextHops {
     /// Whether no path of a group leads anywhere.
     #[inline]
-    pub fn is_lost(&self, group: u32) -> bool {
+    pub fn is_lost(&self, group: GroupId) -> bool {
         self.hop(group).is_none_or(|h| h.resolution.lost)
     }
 
@@ -158,7 +159,8 @@ impl Router {
         let stays_alone = matches!(list[..], [one] if one.is_set()) && !withdrawn;
         let listed = if stays_alone { &[][..] } else { &list[..] };
         let turns = listed.iter().map(|e| e.group);
-        let turns: Vec<u32> = turns.filter(|g| self.nexthops.hop(*g).is_some_and(|h| h.may_turn())).collect();
+        let turns: Vec<GroupId> =
+            turns.filter(|g| self.nexthops.hop(*g).is_some_and(|h| h.may_turn())).collect();
         self.nexthops.backups.listed((v6, fib_index, prefix), before, turns.into_iter());
         let Some(vrf) = self.fibs.get_mut(v6, fib_index) else { return Ok(()) };
         if withdrawn {
@@ -180,7 +182,7 @@ impl Router {
     }
 
     /// The paths of a group all went, or one came back.
-    pub(super) fn turn(&mut self, group: u32) {
+    pub(super) fn turn(&mut self, group: GroupId) {
         if !self.nexthops.backups.turn(group) {
             self.note(true, "routes whose next hops need each other's absence are left as they are");
         }
@@ -214,7 +216,7 @@ impl Router {
     }
 
     /// A group turned, of which so many routes are listed: where it has more, and is lost, they stand alone in their tables.
-    fn walk_for(&mut self, group: u32, listed: u32) {
+    fn walk_for(&mut self, group: GroupId, listed: u32) {
         let Some(hop) = self.nexthops.hop(group) else { return };
         if !hop.resolution.lost || hop.routes() <= listed || hop.group_key.mpls {
             return;

@@ -8,6 +8,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
+use tables::groups::GroupId;
 
 /// Changes after which it is looked at what memory is left: that takes some system calls.
 const LARGE: usize = 4096;
@@ -75,10 +76,10 @@ struct Goals {
     /// Its FIB indexes, by family; 0 where the batch has no change of the family.
     fib_indexes: [FibIndex; 2],
     /// Group of each target, by family; 0: not asked for yet.
-    groups: [Vec<u32>; 2],
+    groups: [Vec<GroupId>; 2],
     /// What a group becomes when paths are added to it or taken away. 0: nothing is left.
-    mixes: HashMap<(u32, u32, bool), u32>,
-    held: Vec<u32>,
+    mixes: HashMap<(GroupId, u32, bool), GroupId>,
+    held: Vec<GroupId>,
     /// The most bytes that all routes may take: the configured limit, or what they took at some time. That may be
     /// more, when an undone transaction needed memory while other still waited for workers; tables keep what they have.
     limit: Option<usize>,
@@ -92,13 +93,13 @@ impl Goals {
     }
 }
 
-/// Changes that were applied, with the group that each route had before; 0: none.
+/// Changes that were applied, with the group that each route had before, if any.
 struct Done<K> {
     owner: Rc<Owner>,
     /// Place of the table.
     fib_index: FibIndex,
     changes: Vec<Change<K>>,
-    old: Vec<u32>,
+    old: Vec<GroupId>,
 }
 
 /// What undoes a batch of changes of routes. It holds the groups that routes had before.
@@ -145,7 +146,7 @@ impl Router {
             if any { self.fib_index_of(RouteTable { v6, id: table }) } else { Ok(FibIndex::MAIN) }
         };
         let fib_indexes = [fib_index(false, !v4.is_empty())?, fib_index(true, !v6.is_empty())?];
-        let groups = [vec![0; owner.goals.len()], vec![0; owner.goals.len()]];
+        let groups = [vec![GroupId::NONE; owner.goals.len()], vec![GroupId::NONE; owner.goals.len()]];
         self.fibs.budget.most_bytes = self.fibs.budget.most_bytes.max(self.route_bytes());
         let limit = self.config.route_memory.map(|limit| limit.max(self.fibs.budget.most_bytes));
         let limit = if self.fibs.budget.unlooked < LARGE { limit } else { self.limit_now(limit) };
@@ -344,7 +345,7 @@ impl Router {
         }
     }
 
-    fn change<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>) -> Result<u32, OpError> {
+    fn change<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>) -> Result<GroupId, OpError> {
         let (prefix, fib_index) = (c.prefix(), goals.fib_indexes[usize::from(K::V6)]);
         let (source, rank) = (goals.owner.source, goals.owner.rank(c));
         let new = match c.verb() {
@@ -370,7 +371,7 @@ impl Router {
             }
             None => {}
         }
-        Ok(old.unwrap_or(0))
+        Ok(old.unwrap_or_default())
     }
 
     /// Sets the most bytes of the batch's table of this family.
@@ -404,10 +405,10 @@ impl Router {
     }
 
     /// The group of a target.
-    fn goal<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>) -> Result<u32, OpError> {
+    fn goal<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>) -> Result<GroupId, OpError> {
         let (family, target) = (usize::from(K::V6), c.target());
         let known = goals.groups[family][target];
-        if known != 0 {
+        if known != GroupId::NONE {
             return Ok(known);
         }
         let wanted = goals.owner.target(c).cloned().unwrap_or(Target::Drop);
@@ -452,11 +453,16 @@ impl Router {
     }
 
     /// The group for the paths of `group` with, or without, those of the change.
-    fn mix<K: Key>(&mut self, goals: &mut Goals, c: &Change<K>, group: u32) -> Result<Option<u32>, OpError> {
+    fn mix<K: Key>(
+        &mut self,
+        goals: &mut Goals,
+        c: &Change<K>,
+        group: GroupId,
+    ) -> Result<Option<GroupId>, OpError> {
         let (add, prefix) = (c.verb() == Verb::Add, c.prefix());
         let key = (group, c.target() as u32, add);
         if let Some(&id) = goals.mixes.get(&key) {
-            return Ok((id != 0).then_some(id));
+            return Ok((id != GroupId::NONE).then_some(id));
         }
         let target = match self.nexthops.target(group) {
             Some(known) => self.mixed_target(goals, c, known)?,
@@ -470,20 +476,20 @@ impl Router {
                 self.check_groups::<K>(goals, prefix)?;
                 id
             }
-            None => 0,
+            None => GroupId::NONE,
         };
         // The key's group must not be given to others while the answer is kept.
         let known = self.nexthops.hold(group);
         goals.held.extend(known.then_some(group));
         goals.mixes.insert(key, id);
-        Ok((id != 0).then_some(id))
+        Ok((id != GroupId::NONE).then_some(id))
     }
 
     /// Puts the routes back that were there before; answers the changes.
     fn revert<K: Key>(&mut self, done: Done<K>) -> Vec<Change<K>> {
         let Done { owner, fib_index, changes, old } = done;
         for (c, &group) in changes.iter().zip(&old).rev() {
-            let before = (group != 0).then_some(group);
+            let before = (group != GroupId::NONE).then_some(group);
             match self.put(fib_index, c.prefix(), (owner.source, owner.rank(c)), before) {
                 Ok(new) => {
                     if let Some(id) = new {
@@ -491,7 +497,7 @@ impl Router {
                         self.nexthops.leave(id);
                         self.let_go(id);
                     }
-                    if group != 0 {
+                    if group != GroupId::NONE {
                         self.nexthops.come_back(group);
                     }
                 }
@@ -510,7 +516,7 @@ impl Router {
 
     /// The transaction stands: what routes had before is not needed any more.
     pub(super) fn keep_routes(&mut self, undo: RouteUndo) {
-        for group in undo.v4.old.into_iter().chain(undo.v6.old).filter(|g| *g != 0) {
+        for group in undo.v4.old.into_iter().chain(undo.v6.old).filter(|g| *g != GroupId::NONE) {
             self.let_go(group);
         }
     }

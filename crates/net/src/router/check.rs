@@ -5,6 +5,7 @@ use super::{Encap, IfState, Kind, OpError, RoutePath, RouteTable, Router, Target
 use crate::plane::table::FibIndex;
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr};
+use tables::groups::GroupId;
 
 /// The most paths of a route, a label or a tunnel.
 pub const MOST_PATHS: usize = tables::groups::MAX_BUCKETS;
@@ -235,7 +236,7 @@ impl Router {
         let here = |p: &RoutePath| p.address == Some(addr) && p.interface.is_none_or(|i| i == index);
         let named = self.nexthops.towards(addr).into_iter().chain(looked_up);
         // Groups may be held for a moment by what has gone already.
-        let in_use = |id: u32, routes: u32| routes > 0 || self.holder_of(id).is_some();
+        let in_use = |id: GroupId, routes: u32| routes > 0 || self.holder_of(id).is_some();
         named.filter_map(|id| Some((id, self.group(id)?))).any(|(id, g)| {
             matches!(&g.target, Target::Paths(paths) if paths.iter().any(here)) && in_use(id, g.routes)
         })

@@ -9,6 +9,7 @@ use packet::flow::{Fields, Flow};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use tables::fib::{Fib4Writer, Fib6Writer, Routes4, Routes6};
+use tables::groups::GroupId;
 use tables::{LpmConfig, RouteError};
 
 /// What knows the prefixes of a table, and writes what workers read.
@@ -26,44 +27,47 @@ macro_rules! each {
     };
 }
 
-fn net4((a, l, g): (u32, u8, u32)) -> Option<(IpNet, u32)> {
-    Some((Ipv4Net::new(a.into(), l).ok()?.into(), g))
+fn net4((a, l, g): (u32, u8, u32)) -> Option<(IpNet, GroupId)> {
+    Some((Ipv4Net::new(a.into(), l).ok()?.into(), GroupId(g)))
 }
 
-fn net6((a, l, g): (u128, u8, u32)) -> Option<(IpNet, u32)> {
-    Some((Ipv6Net::new(a.into(), l).ok()?.into(), g))
+fn net6((a, l, g): (u128, u8, u32)) -> Option<(IpNet, GroupId)> {
+    Some((Ipv6Net::new(a.into(), l).ok()?.into(), GroupId(g)))
 }
 
 impl Rib {
     #[inline]
-    pub fn get(&self, p: IpNet) -> Option<u32> {
+    pub fn get(&self, p: IpNet) -> Option<GroupId> {
         match (self, p) {
             (Rib::V4(r), IpNet::V4(p)) => r.get(p.addr().into(), p.prefix_len()),
             (Rib::V6(r), IpNet::V6(p)) => r.get(p.addr().into(), p.prefix_len()),
             _ => None,
         }
+        .map(GroupId)
     }
 
     #[inline]
-    pub fn insert(&mut self, p: IpNet, group: u32) -> Result<Option<u32>, RouteError> {
+    pub fn insert(&mut self, p: IpNet, group: GroupId) -> Result<Option<GroupId>, RouteError> {
         match (self, p) {
-            (Rib::V4(r), IpNet::V4(p)) => r.insert(p.addr().into(), p.prefix_len(), group),
-            (Rib::V6(r), IpNet::V6(p)) => r.insert(p.addr().into(), p.prefix_len(), group),
+            (Rib::V4(r), IpNet::V4(p)) => r.insert(p.addr().into(), p.prefix_len(), group.0),
+            (Rib::V6(r), IpNet::V6(p)) => r.insert(p.addr().into(), p.prefix_len(), group.0),
             _ => Err(RouteError::Length(p.prefix_len())),
         }
+        .map(|old| old.map(GroupId))
     }
 
     #[inline]
-    pub fn remove(&mut self, p: IpNet) -> Option<u32> {
+    pub fn remove(&mut self, p: IpNet) -> Option<GroupId> {
         match (self, p) {
             (Rib::V4(r), IpNet::V4(p)) => r.remove(p.addr().into(), p.prefix_len()),
             (Rib::V6(r), IpNet::V6(p)) => r.remove(p.addr().into(), p.prefix_len()),
             _ => None,
         }
+        .map(GroupId)
     }
 
     /// The prefix that decides on an address, with its group.
-    pub fn longest(&self, addr: IpAddr) -> Option<(IpNet, u32)> {
+    pub fn longest(&self, addr: IpAddr) -> Option<(IpNet, GroupId)> {
         match (self, addr) {
             (Rib::V4(r), IpAddr::V4(a)) => r.longest(a.into()).and_then(net4),
             (Rib::V6(r), IpAddr::V6(a)) => r.longest(a.into()).and_then(net6),
@@ -72,7 +76,7 @@ impl Rib {
     }
 
     /// All prefixes that hold an address, the shortest first.
-    pub fn covering(&self, addr: IpAddr) -> Vec<(IpNet, u32)> {
+    pub fn covering(&self, addr: IpAddr) -> Vec<(IpNet, GroupId)> {
         match (self, addr) {
             (Rib::V4(r), IpAddr::V4(a)) => r.covering(a.into()).into_iter().filter_map(net4).collect(),
             (Rib::V6(r), IpAddr::V6(a)) => r.covering(a.into()).into_iter().filter_map(net6).collect(),
@@ -81,7 +85,7 @@ impl Rib {
     }
 
     /// All prefixes from an address on, in order.
-    pub fn iter_from(&self, from: Option<IpAddr>) -> Box<dyn Iterator<Item = (IpNet, u32)> + '_> {
+    pub fn iter_from(&self, from: Option<IpAddr>) -> Box<dyn Iterator<Item = (IpNet, GroupId)> + '_> {
         match (self, from) {
             (Rib::V4(r), Some(IpAddr::V4(a))) => Box::new(r.iter_from(a.into()).filter_map(net4)),
             (Rib::V4(r), _) => Box::new(r.iter_from(0).filter_map(net4)),
@@ -117,10 +121,10 @@ impl Rib {
 /// A next hop that groups have in a table.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// The group of the prefix that decides on it; 0: none does.
-    pub via: u32,
+    /// The group of the prefix that decides on it, or none.
+    pub via: GroupId,
     /// The groups that have it.
-    pub groups: BTreeSet<u32>,
+    pub groups: BTreeSet<GroupId>,
 }
 
 /// One table.
@@ -186,7 +190,7 @@ impl Vrf {
 
     /// Puts a route in, or gives it another group.
     #[inline]
-    pub fn insert(&mut self, p: IpNet, group: u32) -> Result<Option<u32>, RouteError> {
+    pub fn insert(&mut self, p: IpNet, group: GroupId) -> Result<Option<GroupId>, RouteError> {
         let was = self.rib.insert(p, group)?;
         if was.is_none()
             && let Some(n) = self.lengths.get_mut(usize::from(p.prefix_len()))
@@ -198,7 +202,7 @@ impl Vrf {
 
     /// Takes a route out.
     #[inline]
-    pub fn remove(&mut self, p: IpNet) -> Option<u32> {
+    pub fn remove(&mut self, p: IpNet) -> Option<GroupId> {
         let was = self.rib.remove(p)?;
         if let Some(n) = self.lengths.get_mut(usize::from(p.prefix_len())) {
             *n = n.saturating_sub(1);
@@ -228,7 +232,7 @@ impl Vrf {
         let changed = std::mem::take(&mut self.changed);
         let rib = &self.rib;
         let mut look = |addr: &IpAddr, watch: &mut Watch| {
-            let via = rib.longest(*addr).map_or(0, |r| r.1);
+            let via = rib.longest(*addr).map_or(GroupId::NONE, |r| r.1);
             if via != watch.via {
                 watch.via = via;
                 groups.extend(&watch.groups);
@@ -249,7 +253,7 @@ impl Vrf {
 }
 
 /// What [`Vrf::moved`] answers.
-pub(super) type Moved = (BTreeSet<u32>, Vec<(IpAddr, u32)>, Option<Vec<IpNet>>);
+pub(super) type Moved = (BTreeSet<GroupId>, Vec<(IpAddr, u32)>, Option<Vec<IpNet>>);
 
 /// More prefixes than so many that change at once are not looked at one by one, unless far more addresses hang on them.
 const MOST_CHANGED: usize = 256;

@@ -4,7 +4,7 @@ use super::devices::PcapFiles;
 use super::{Op, OpError, PcapConfig, Router};
 use crate::arcs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use tables::groups::Entry;
+use tables::groups::{Entry, GroupId};
 
 /// A feature arc as one interface uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Router {
     }
 
     /// The buckets of a next-hop group, over which flows are spread.
-    pub fn group_buckets(&self, group: u32) -> Vec<Entry> {
+    pub fn group_buckets(&self, group: GroupId) -> Vec<Entry> {
         self.nexthops.groups.buckets(group)
     }
 }

@@ -55,6 +55,7 @@ mod traces;
 mod words;
 mod workers;
 
+pub use ::tables::groups::GroupId;
 pub use addresses::{anycast, nobody};
 pub use adjacencies::AdjacencyInfo;
 pub use aside::{Asks, Waits};

@@ -5,6 +5,7 @@ use super::{Feature, IfState, Lookup, Op, OpError, RoutePath, Router, Target};
 use crate::neighbor::State;
 use std::collections::HashSet;
 use std::net::IpAddr;
+use tables::groups::GroupId;
 
 impl Router {
     /// Why an interface takes no part in layer 3, with what undoes it; nothing where it does.
@@ -79,7 +80,7 @@ impl Router {
         let over = |p: &RoutePath| p.interface == Some(i.index) && p.lookup != Lookup::Frame;
         // Linux's routes over a pair go with it.
         let ports = self.told_to_parts(i.index).any(|op| op.is_pair());
-        let stay = |id: &u32| ports || !self.nexthops.source(*id).is_some_and(|s| self.is_linuxs(s));
+        let stay = |id: &GroupId| ports || !self.nexthops.source(*id).is_some_and(|s| self.is_linuxs(s));
         let groups = self.nexthops.over(&[i.index]).into_iter().filter(stay);
         let routes = self.user_of(groups, over)?;
         Some(format!("{routes} it: change that first"))
@@ -97,10 +98,11 @@ impl Router {
     /// What the operator's routes, labels and tunnels of these groups have over a path, in words.
     fn user_of(
         &self,
-        groups: impl IntoIterator<Item = u32>,
+        groups: impl IntoIterator<Item = GroupId>,
         is: impl Fn(&RoutePath) -> bool,
     ) -> Option<String> {
-        let has = |id: &u32| matches!(self.nexthops.target(*id), Some(Target::Paths(p)) if p.iter().any(&is));
+        let has =
+            |id: &GroupId| matches!(self.nexthops.target(*id), Some(Target::Paths(p)) if p.iter().any(&is));
         groups.into_iter().filter(has).filter_map(|id| self.group(id)).find_map(|g| {
             if let Some(holder) = self.holder_of(g.id) {
                 return Some(format!("is on the way of {holder}, which leads over"));

@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
-use tables::groups::{GroupsWriter, Path};
+use tables::groups::{GroupId, GroupsWriter, Path};
 
 /// One path of a static route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -166,20 +166,20 @@ pub(super) struct Hop {
 
 pub(crate) struct NextHops {
     pub groups: GroupsWriter,
-    by_group_key: HashMap<GroupKey, u32>,
+    by_group_key: HashMap<GroupKey, GroupId>,
     by_id: Vec<Option<Hop>>,
     /// Groups of paths by the interface of a path.
-    by_interface: BTreeSet<(u32, u32)>,
+    by_interface: BTreeSet<(u32, GroupId)>,
     /// Groups of paths by the neighbour of a path.
-    by_address: BTreeSet<(IpAddr, u32)>,
+    by_address: BTreeSet<(IpAddr, GroupId)>,
     /// Groups by a group through which they go.
-    by_through: BTreeSet<(u32, u32)>,
+    by_through: BTreeSet<(GroupId, GroupId)>,
     /// Groups of routes onto a link by the interface of that.
-    by_link: BTreeSet<(u32, u32)>,
+    by_link: BTreeSet<(u32, GroupId)>,
     /// Groups of routes that lead by an object, by that.
-    by_object: BTreeSet<(u32, u32)>,
+    by_object: BTreeSet<(u32, GroupId)>,
     /// Groups by the table into which they lead.
-    by_table: BTreeSet<(TableKind, FibIndex, u32)>,
+    by_table: BTreeSet<(TableKind, FibIndex, GroupId)>,
     /// Next hops of groups that did not answer, by interface: left out while another path works.
     dead: BTreeSet<(u32, IpAddr)>,
     /// Prefixes with several routes.
@@ -194,7 +194,7 @@ pub(crate) struct NextHops {
 #[derive(Clone, Debug)]
 pub struct NextHopInfo {
     /// Its number.
-    pub id: u32,
+    pub id: GroupId,
     /// Who asked for it.
     pub source: Source,
     /// How good its routes are.
@@ -240,23 +240,23 @@ impl NextHops {
     }
 
     #[inline]
-    fn get(&self, id: u32) -> Option<&Hop> {
-        self.by_id.get(id as usize)?.as_ref()
+    fn get(&self, id: GroupId) -> Option<&Hop> {
+        self.by_id.get(id.at())?.as_ref()
     }
 
     #[inline]
-    fn get_mut(&mut self, id: u32) -> Option<&mut Hop> {
-        self.by_id.get_mut(id as usize)?.as_mut()
+    fn get_mut(&mut self, id: GroupId) -> Option<&mut Hop> {
+        self.by_id.get_mut(id.at())?.as_mut()
     }
 
     #[inline]
-    pub fn source(&self, id: u32) -> Option<Source> {
+    pub fn source(&self, id: GroupId) -> Option<Source> {
         self.get(id).map(|h| h.group_key.source)
     }
 
     /// A route of a prefix, by its group.
     #[inline]
-    pub fn route(&self, id: u32) -> Option<PrefixRoute> {
+    pub fn route(&self, id: GroupId) -> Option<PrefixRoute> {
         self.get(id).map(|h| PrefixRoute { rank: h.group_key.rank, source: h.group_key.source, group: id })
     }
 
@@ -276,30 +276,30 @@ impl NextHops {
     }
 
     /// Whether what a group is for was not set again since its source's routes were marked.
-    pub fn is_stale(&self, id: u32, generation: u32) -> bool {
+    pub fn is_stale(&self, id: GroupId, generation: u32) -> bool {
         self.get(id).is_some_and(|h| h.group_key.generation != generation)
     }
 
-    pub fn target(&self, id: u32) -> Option<&Target> {
+    pub fn target(&self, id: GroupId) -> Option<&Target> {
         self.get(id).map(|h| &h.group_key.target)
     }
 
     /// One route more on a group.
     #[inline]
-    pub fn add_route(&mut self, id: u32) {
+    pub fn add_route(&mut self, id: GroupId) {
         if let Some(h) = self.get_mut(id) {
             h.routes += 1;
         }
     }
 
     /// Holds a group once more: [`Router::let_go`] must follow. False where there is none.
-    pub fn hold(&mut self, id: u32) -> bool {
+    pub fn hold(&mut self, id: GroupId) -> bool {
         self.get_mut(id).map(|h| h.held += 1).is_some()
     }
 
     /// A route leaves a group for another, and may come back: one route less, and held once more.
     #[inline]
-    pub fn leave(&mut self, id: u32) {
+    pub fn leave(&mut self, id: GroupId) {
         if let Some(h) = self.get_mut(id) {
             h.routes -= 1;
             h.held += 1;
@@ -308,7 +308,7 @@ impl NextHops {
 
     /// The reverse of `leave`.
     #[inline]
-    pub fn come_back(&mut self, id: u32) {
+    pub fn come_back(&mut self, id: GroupId) {
         if let Some(h) = self.get_mut(id) {
             h.routes += 1;
             h.held -= 1;
@@ -316,7 +316,7 @@ impl NextHops {
     }
 
     /// A group with all that is known of it.
-    pub(super) fn hop(&self, id: u32) -> Option<&Hop> {
+    pub(super) fn hop(&self, id: GroupId) -> Option<&Hop> {
         self.get(id)
     }
 
@@ -326,18 +326,24 @@ impl NextHops {
     }
 
     /// Groups that go through a group.
-    pub(super) fn dependents(&self, id: u32) -> impl Iterator<Item = u32> + '_ {
-        self.by_through.range((id, 0)..=(id, u32::MAX)).map(|(_, d)| *d)
+    pub(super) fn dependents(&self, id: GroupId) -> impl Iterator<Item = GroupId> + '_ {
+        self.by_through.range((id, GroupId::NONE)..=(id, GroupId::MAX)).map(|(_, d)| *d)
     }
 
     /// Groups that lead into the table of a kind and FIB index.
-    pub(crate) fn leading_to(&self, kind: TableKind, fib_index: FibIndex) -> impl Iterator<Item = u32> + '_ {
-        self.by_table.range((kind, fib_index, 0)..=(kind, fib_index, u32::MAX)).map(|(_, _, id)| *id)
+    pub(crate) fn leading_to(
+        &self,
+        kind: TableKind,
+        fib_index: FibIndex,
+    ) -> impl Iterator<Item = GroupId> + '_ {
+        self.by_table
+            .range((kind, fib_index, GroupId::NONE)..=(kind, fib_index, GroupId::MAX))
+            .map(|(_, _, id)| *id)
     }
 
     /// Notes through which groups a group goes.
-    pub(super) fn set_through(&mut self, id: u32, through: Vec<u32>) {
-        let Some(h) = self.by_id.get_mut(id as usize).and_then(Option::as_mut) else { return };
+    pub(super) fn set_through(&mut self, id: GroupId, through: Vec<GroupId>) {
+        let Some(h) = self.by_id.get_mut(id.at()).and_then(Option::as_mut) else { return };
         if h.resolution.through != through {
             for t in &h.resolution.through {
                 self.by_through.remove(&(*t, id));
@@ -347,20 +353,20 @@ impl NextHops {
         }
     }
 
-    fn insert(&mut self, id: u32, hop: Hop) {
+    fn insert(&mut self, id: GroupId, hop: Hop) {
         self.bytes += hop.bytes();
         self.by_group_key.insert(hop.group_key.clone(), id);
         if hop.group_key.object != 0 {
             self.by_object.insert((hop.group_key.object, id));
         }
-        if self.by_id.len() <= id as usize {
-            self.by_id.resize_with(id as usize + 1, || None);
+        if self.by_id.len() <= id.at() {
+            self.by_id.resize_with(id.at() + 1, || None);
         }
-        self.by_id[id as usize] = Some(hop);
+        self.by_id[id.at()] = Some(hop);
     }
 
     /// Lists a group by what it hangs on, or no more.
-    fn list(&mut self, id: u32, r: &Resolution, on: bool) {
+    fn list(&mut self, id: GroupId, r: &Resolution, on: bool) {
         fn put<T: Ord>(set: &mut BTreeSet<T>, items: impl Iterator<Item = T>, on: bool) {
             if on {
                 set.extend(items);
@@ -375,8 +381,8 @@ impl NextHops {
         put(&mut self.by_table, r.tables.iter().map(|(kind, t)| (*kind, *t, id)), on);
     }
 
-    fn remove(&mut self, id: u32) -> Option<Hop> {
-        let hop = self.by_id.get_mut(id as usize)?.take()?;
+    fn remove(&mut self, id: GroupId) -> Option<Hop> {
+        let hop = self.by_id.get_mut(id.at())?.take()?;
         if self.by_group_key.get(&hop.group_key) == Some(&id) {
             self.by_group_key.remove(&hop.group_key);
         }
@@ -387,9 +393,12 @@ impl NextHops {
     }
 
     /// The groups of routes of a source, family and rank that lead by an object to a target.
-    fn of_object(&self, wanted: &GroupKey) -> Vec<u32> {
-        let of = self.by_object.range((wanted.object, 0)..=(wanted.object, u32::MAX)).map(|(_, id)| *id);
-        let same = |id: &u32| {
+    fn of_object(&self, wanted: &GroupKey) -> Vec<GroupId> {
+        let of = self
+            .by_object
+            .range((wanted.object, GroupId::NONE)..=(wanted.object, GroupId::MAX))
+            .map(|(_, id)| *id);
+        let same = |id: &GroupId| {
             self.get(*id).is_some_and(|h| {
                 // Of whatever generation: all of them lead by the object.
                 let generation = h.group_key.generation;
@@ -400,9 +409,9 @@ impl NextHops {
     }
 
     /// Has a group be for another target. False where there is a group for that already.
-    fn turn_to(&mut self, id: u32, target: &Target) -> bool {
+    fn turn_to(&mut self, id: GroupId, target: &Target) -> bool {
         let serial = self.next_serial();
-        let Some(hop) = self.by_id.get_mut(id as usize).and_then(Option::as_mut) else { return false };
+        let Some(hop) = self.by_id.get_mut(id.at()).and_then(Option::as_mut) else { return false };
         let key = GroupKey { target: target.clone(), ..hop.group_key.clone() };
         if self.by_group_key.contains_key(&key) {
             return false;
@@ -419,9 +428,9 @@ impl NextHops {
 
     /// Has a group lose its ways over interfaces that go. Nobody gets it any more: its routes leave it when their source
     /// sets or removes them.
-    fn orphan(&mut self, id: u32, gone: &[u32]) {
+    fn orphan(&mut self, id: GroupId, gone: &[u32]) {
         let serial = self.next_serial();
-        let Some(hop) = self.by_id.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let Some(hop) = self.by_id.get_mut(id.at()).and_then(Option::as_mut) else { return };
         if self.by_group_key.get(&hop.group_key) == Some(&id) {
             self.by_group_key.remove(&hop.group_key);
         }
@@ -442,26 +451,26 @@ impl NextHops {
     }
 
     /// Groups with a path to this next hop.
-    pub(super) fn towards(&self, address: IpAddr) -> BTreeSet<u32> {
-        self.by_address.range((address, 0)..=(address, u32::MAX)).map(|(_, id)| *id).collect()
+    pub(super) fn towards(&self, address: IpAddr) -> BTreeSet<GroupId> {
+        self.by_address.range((address, GroupId::NONE)..=(address, GroupId::MAX)).map(|(_, id)| *id).collect()
     }
 
     /// Whether a group with a path to this next hop has another path.
     fn has_choice(&self, address: IpAddr) -> bool {
         let several =
-            |id: u32| self.get(id).is_some_and(|h| h.resolution.neighbors.len() > 1 || h.has_paths());
+            |id: GroupId| self.get(id).is_some_and(|h| h.resolution.neighbors.len() > 1 || h.has_paths());
         self.towards(address).into_iter().any(several)
     }
 
     /// Groups with a path that names one of these interfaces.
-    pub fn over(&self, interfaces: &[u32]) -> BTreeSet<u32> {
-        let of = |i: u32| self.by_interface.range((i, 0)..=(i, u32::MAX)).map(|(_, id)| *id);
+    pub fn over(&self, interfaces: &[u32]) -> BTreeSet<GroupId> {
+        let of = |i: u32| self.by_interface.range((i, GroupId::NONE)..=(i, GroupId::MAX)).map(|(_, id)| *id);
         interfaces.iter().copied().flat_map(of).collect()
     }
 
     /// Groups that may change when one of these interfaces does.
-    fn touched_by(&self, interfaces: &[u32]) -> BTreeSet<u32> {
-        let onto = |i: u32| self.by_link.range((i, 0)..=(i, u32::MAX)).map(|(_, id)| *id);
+    fn touched_by(&self, interfaces: &[u32]) -> BTreeSet<GroupId> {
+        let onto = |i: u32| self.by_link.range((i, GroupId::NONE)..=(i, GroupId::MAX)).map(|(_, id)| *id);
         let mut groups = self.over(interfaces);
         groups.extend(interfaces.iter().copied().flat_map(onto));
         groups
@@ -553,7 +562,7 @@ impl Router {
     }
 
     /// Lists a group by what it hangs on, or no more.
-    fn list_group(&mut self, id: u32, mpls: bool, r: &Resolution, on: bool) {
+    fn list_group(&mut self, id: GroupId, mpls: bool, r: &Resolution, on: bool) {
         self.nexthops.list(id, r, on);
         for &(kind, fib_index) in &r.tables {
             let chained = match kind {
@@ -572,7 +581,7 @@ impl Router {
         for &(v6, fib_index, addr) in &r.watches {
             let Some(vrf) = self.fibs.get_mut(v6, fib_index) else { continue };
             if on {
-                let via = vrf.rib.longest(addr).map_or(0, |l| l.1);
+                let via = vrf.rib.longest(addr).map_or(GroupId::NONE, |l| l.1);
                 let watch = vrf.watched.entry(addr).or_default();
                 watch.via = via;
                 watch.groups.insert(id);
@@ -591,7 +600,7 @@ impl Router {
         source: Source,
         table: RouteTable,
         target: Target,
-    ) -> Result<u32, OpError> {
+    ) -> Result<GroupId, OpError> {
         self.hold_group_of((source, self.rank_of(source), 0), table, target)
     }
 
@@ -601,7 +610,7 @@ impl Router {
         (source, rank, object): (Source, Rank, u32),
         table: RouteTable,
         target: Target,
-    ) -> Result<u32, OpError> {
+    ) -> Result<GroupId, OpError> {
         let generation = self.sources.generation(source);
         let looks_up = |p: &RoutePath| p.interface.is_none() && p.table.is_none();
         let id = match &target {
@@ -648,7 +657,7 @@ impl Router {
         let wanted =
             GroupKey { source, rank, generation: 0, v6, mpls: false, table: 0, object, target: from.clone() };
         let groups = self.nexthops.of_object(&wanted);
-        let turned: BTreeSet<u32> =
+        let turned: BTreeSet<GroupId> =
             groups.iter().copied().filter(|id| self.nexthops.turn_to(*id, to)).collect();
         let all = turned.len() == groups.len();
         self.refresh(turned);
@@ -685,13 +694,13 @@ impl Router {
         table: RouteTable,
         address: IpAddr,
         interface: Option<u32>,
-    ) -> Result<u32, OpError> {
+    ) -> Result<GroupId, OpError> {
         let path = RoutePath { address: Some(address), interface, ..RoutePath::default() };
         self.hold_group(Source::Static, table, Target::Paths(vec![path]))
     }
 
     /// The group for what a label route wants, held once more.
-    pub(crate) fn hold_label_group(&mut self, source: Source, target: Target) -> Result<u32, OpError> {
+    pub(crate) fn hold_label_group(&mut self, source: Source, target: Target) -> Result<GroupId, OpError> {
         let (rank, generation) = (self.rank_of(source), self.sources.generation(source));
         self.hold_group_key(GroupKey {
             source,
@@ -705,7 +714,7 @@ impl Router {
         })
     }
 
-    fn hold_group_key(&mut self, group_key: GroupKey) -> Result<u32, OpError> {
+    fn hold_group_key(&mut self, group_key: GroupKey) -> Result<GroupId, OpError> {
         if let Some(&id) = self.nexthops.by_group_key.get(&group_key) {
             if let Some(h) = self.nexthops.get_mut(id) {
                 h.held += 1;
@@ -731,7 +740,7 @@ impl Router {
     }
 
     /// One hold less on a group; the last one takes it out, if no route points to it.
-    pub(crate) fn let_go(&mut self, id: u32) {
+    pub(crate) fn let_go(&mut self, id: GroupId) {
         let Some(h) = self.nexthops.get_mut(id) else { return };
         h.held -= 1;
         if h.held == 0
@@ -751,8 +760,8 @@ impl Router {
 
     /// Routes of sources that registered lose their ways over interfaces that go, as the sources will find out.
     pub(super) fn orphan_groups(&mut self, gone: &[u32]) {
-        let of_sources = |id: &u32| matches!(self.nexthops.source(*id), Some(Source::Runtime(_)));
-        let groups: BTreeSet<u32> = self.nexthops.over(gone).into_iter().filter(of_sources).collect();
+        let of_sources = |id: &GroupId| matches!(self.nexthops.source(*id), Some(Source::Runtime(_)));
+        let groups: BTreeSet<GroupId> = self.nexthops.over(gone).into_iter().filter(of_sources).collect();
         groups.iter().for_each(|id| self.nexthops.orphan(*id, gone));
         self.refresh(groups);
     }
@@ -772,7 +781,7 @@ impl Router {
     }
 
     /// Gives a group what it holds from now on.
-    pub(super) fn apply_resolution(&mut self, id: u32, resolution: Resolution) {
+    pub(super) fn apply_resolution(&mut self, id: GroupId, resolution: Resolution) {
         let Some(h) = self.nexthops.get(id) else { return };
         if h.resolution == resolution {
             return;
@@ -812,7 +821,7 @@ impl Router {
     }
 
     /// A next-hop group.
-    pub fn group(&self, id: u32) -> Option<NextHopInfo> {
+    pub fn group(&self, id: GroupId) -> Option<NextHopInfo> {
         let h = self.nexthops.get(id)?;
         Some(NextHopInfo {
             id,
@@ -830,6 +839,6 @@ impl Router {
 
     /// All next-hop groups, by number.
     pub fn groups(&self) -> Vec<NextHopInfo> {
-        (0..self.nexthops.by_id.len() as u32).filter_map(|id| self.group(id)).collect()
+        (0..self.nexthops.by_id.len() as u32).filter_map(|id| self.group(GroupId(id))).collect()
     }
 }

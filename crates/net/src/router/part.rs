@@ -16,6 +16,7 @@ use std::any::Any;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use tables::groups::GroupId;
 
 /// What a feature follows. The parts are called in the order of their list.
 pub(crate) trait Part: Sync {
@@ -40,13 +41,13 @@ pub(crate) trait Part: Sync {
     }
 
     /// The next-hop group that routes over an interface of its making lead to.
-    fn group_behind(&self, router: &Router, index: u32) -> Option<u32> {
+    fn group_behind(&self, router: &Router, index: u32) -> Option<GroupId> {
         let _ = (router, index);
         None
     }
 
     /// Which of its things has a next-hop group.
-    fn holds_group(&self, router: &Router, group: u32) -> Option<String> {
+    fn holds_group(&self, router: &Router, group: GroupId) -> Option<String> {
         let _ = (router, group);
         None
     }
@@ -240,7 +241,7 @@ pub(crate) trait Part: Sync {
     }
 
     /// What leads by a next-hop group that is none of routes, in words; nothing where that is not this part's.
-    fn leads_by(&self, router: &Router, group: u32) -> Option<String> {
+    fn leads_by(&self, router: &Router, group: GroupId) -> Option<String> {
         let _ = (router, group);
         None
     }
@@ -373,12 +374,12 @@ impl Router {
     }
 
     /// The next-hop group behind an interface that carries packets of routes over it alone.
-    pub(super) fn group_behind(&self, index: u32) -> Option<u32> {
+    pub(super) fn group_behind(&self, index: u32) -> Option<GroupId> {
         self.parts.all.iter().find_map(|p| p.group_behind(self, index))
     }
 
     /// What of parts has a next-hop group.
-    pub(super) fn holder_of(&self, group: u32) -> Option<String> {
+    pub(super) fn holder_of(&self, group: GroupId) -> Option<String> {
         self.parts.all.iter().find_map(|p| p.holds_group(self, group))
     }
 

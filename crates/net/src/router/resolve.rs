@@ -9,7 +9,7 @@ use crate::plane::kind;
 use crate::plane::table::FibIndex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use tables::groups::MAX_BUCKETS;
+use tables::groups::{GroupId, MAX_BUCKETS};
 
 /// The most tables through which one next hop is followed.
 const MOST_TABLES: usize = crate::plane::table::MAX_LOOKUPS as usize;
@@ -49,7 +49,7 @@ pub(super) struct Resolution {
     /// Next hops that were looked up: family and FIB index of the table, address.
     pub watches: Vec<(bool, FibIndex, IpAddr)>,
     /// Groups of other routes that it goes through.
-    pub through: Vec<u32>,
+    pub through: Vec<GroupId>,
     /// Tables that packets are looked up in, with their FIB indexes.
     pub tables: Vec<(TableKind, FibIndex)>,
     /// Of a route onto a link: the interface, whose state matters.
@@ -138,7 +138,7 @@ struct Work<'r> {
     /// Of a label route.
     mpls: bool,
     /// Groups through which no path may go, as that leads back to this one.
-    looped: &'r dyn Fn(u32) -> bool,
+    looped: &'r dyn Fn(GroupId) -> bool,
     out: Resolution,
     /// What becomes of packets when no path is left, where a route on the way says so.
     discard: Option<u8>,
@@ -225,7 +225,7 @@ impl Work<'_> {
     }
 
     /// A path over a tunnel leads where the tunnel's paths lead.
-    fn tunnelled(&mut self, interface: u32, group: u32) -> Vec<Lead> {
+    fn tunnelled(&mut self, interface: u32, group: GroupId) -> Vec<Lead> {
         self.out.interfaces.push(interface);
         self.out.through.push(group);
         let hop = self.router.nexthops.hop(group);
@@ -340,7 +340,7 @@ impl Router {
     }
 
     /// What a group holds now. Groups for which `looped` holds lead back to it.
-    pub(super) fn resolve(&self, group_key: &GroupKey, looped: &dyn Fn(u32) -> bool) -> Resolution {
+    pub(super) fn resolve(&self, group_key: &GroupKey, looped: &dyn Fn(GroupId) -> bool) -> Resolution {
         let fixed = match &group_key.target {
             Target::Local(i) => single(kind::LOCAL, None, *i),
             Target::Glean(i) => self.onto_link(*i, group_key.v6),
@@ -364,7 +364,7 @@ impl Router {
         &self,
         group_key: &GroupKey,
         paths: &[RoutePath],
-        looped: &dyn Fn(u32) -> bool,
+        looped: &dyn Fn(GroupId) -> bool,
     ) -> Resolution {
         let mut work = Work {
             router: self,
@@ -403,7 +403,7 @@ impl Router {
 
     /// Works these groups out again, and all that go through them: those first through which others go, so that each is
     /// worked out once. A path that leads back to its own group leads nowhere.
-    pub(super) fn refresh(&mut self, groups: BTreeSet<u32>) {
+    pub(super) fn refresh(&mut self, groups: BTreeSet<GroupId>) {
         // What leads where may have changed with the groups themselves.
         for &id in &groups {
             let Some(group_key) = self.nexthops.hop(id).map(|h| h.group_key.clone()) else { continue };
@@ -414,7 +414,7 @@ impl Router {
         }
         for ring in self.nexthops.rings(groups) {
             let ring = &ring;
-            let looped = |id: u32| ring.contains(&id);
+            let looped = |id: GroupId| ring.contains(&id);
             for &id in ring {
                 let Some(hop) = self.nexthops.hop(id) else { continue };
                 let alone = ring.len() == 1 && !hop.resolution.through.contains(&id);
@@ -449,7 +449,7 @@ pub struct NextHopStep {
 impl Router {
     /// How the next hop of a group's path is resolved, step by step; nothing for a path with an interface. Of routes
     /// with several paths the first one is followed.
-    pub fn next_hop_steps(&self, group: u32, path: &RoutePath) -> Vec<NextHopStep> {
+    pub fn next_hop_steps(&self, group: GroupId, path: &RoutePath) -> Vec<NextHopStep> {
         let (mut out, mut groups) = (vec![], vec![group]);
         let mut at = self.nexthops.hop(group).map_or(0, |h| h.group_key.table);
         let mut path = *path;
@@ -488,9 +488,9 @@ impl Router {
 impl NextHops {
     /// The groups that go through some of these, themselves included, in an order in which those come first through which others
     /// go. Groups that go through each other come together.
-    fn rings(&self, start: BTreeSet<u32>) -> Vec<Vec<u32>> {
+    fn rings(&self, start: BTreeSet<GroupId>) -> Vec<Vec<GroupId>> {
         let mut all = start.clone();
-        let mut list: Vec<u32> = start.into_iter().collect();
+        let mut list: Vec<GroupId> = start.into_iter().collect();
         while let Some(id) = list.pop() {
             list.extend(self.dependents(id).filter(|d| all.insert(*d)));
         }
@@ -501,13 +501,13 @@ impl NextHops {
             low: usize,
             open: bool,
         }
-        let (mut seen, mut open, mut out): (BTreeMap<u32, Seen>, Vec<u32>, Vec<Vec<u32>>) =
+        let (mut seen, mut open, mut out): (BTreeMap<GroupId, Seen>, Vec<GroupId>, Vec<Vec<GroupId>>) =
             Default::default();
         for &root in &all {
             if seen.contains_key(&root) {
                 continue;
             }
-            let mut path: Vec<(u32, usize)> = vec![];
+            let mut path: Vec<(GroupId, usize)> = vec![];
             let mut next = Some(root);
             loop {
                 if let Some(id) = next.take() {
@@ -533,7 +533,7 @@ impl NextHops {
                 let Some(own) = seen.get(&id).copied() else { continue };
                 if own.low == own.number {
                     let from = open.iter().rposition(|o| *o == id).unwrap_or(0);
-                    let ring: Vec<u32> = open.drain(from..).collect();
+                    let ring: Vec<GroupId> = open.drain(from..).collect();
                     for r in &ring {
                         if let Some(s) = seen.get_mut(r) {
                             s.open = false;
@@ -546,7 +546,7 @@ impl NextHops {
                 }
             }
         }
-        fn lower(seen: &mut BTreeMap<u32, Seen>, id: u32, to: usize) {
+        fn lower(seen: &mut BTreeMap<GroupId, Seen>, id: GroupId, to: usize) {
             if let Some(s) = seen.get_mut(&id) {
                 s.low = s.low.min(to);
             }

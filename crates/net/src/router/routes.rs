@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::Bound;
 use tables::RouteError;
+use tables::groups::GroupId;
 
 /// A route as `show ip fib` lists it.
 #[derive(Clone, Debug)]
@@ -17,7 +18,7 @@ pub struct RouteInfo {
     /// Its prefix.
     pub prefix: IpNet,
     /// Number of its next-hop group.
-    pub group: u32,
+    pub group: GroupId,
     /// Other routes for the prefix, which are not used, the best first.
     pub hidden: Vec<PrefixRoute>,
     /// None of its routes leads anywhere, and it is taken out of the table that workers read.
@@ -34,11 +35,11 @@ pub struct PublishCounts {
 }
 
 impl Fibs {
-    pub fn group_of(&self, fib_index: FibIndex, p: IpNet) -> Option<u32> {
+    pub fn group_of(&self, fib_index: FibIndex, p: IpNet) -> Option<GroupId> {
         self.get(p.addr().is_ipv6(), fib_index)?.rib.get(p)
     }
 
-    pub fn remove_route(&mut self, fib_index: FibIndex, p: IpNet) -> Option<u32> {
+    pub fn remove_route(&mut self, fib_index: FibIndex, p: IpNet) -> Option<GroupId> {
         self.changes += 1;
         let vrf = self.get_mut(p.addr().is_ipv6(), fib_index)?;
         vrf.note_change(p);
@@ -62,8 +63,8 @@ impl Router {
         &mut self,
         fib_index: FibIndex,
         p: IpNet,
-        group: u32,
-    ) -> Result<Option<u32>, OpError> {
+        group: GroupId,
+    ) -> Result<Option<GroupId>, OpError> {
         self.fibs.changes += 1;
         let Some(vrf) = self.fibs.get_mut(p.addr().is_ipv6(), fib_index) else {
             return Err(OpError::new(format!("route {p}: its table is gone")));
@@ -115,7 +116,7 @@ impl Router {
         prefix: IpNet,
         source: Source,
         rank: Rank,
-    ) -> Option<u32> {
+    ) -> Option<GroupId> {
         let is = |e: &PrefixRoute| (e.source, e.rank) == (source, rank);
         match self.fibs.shared(fib_index, prefix) {
             None => {
@@ -133,8 +134,8 @@ impl Router {
         fib_index: FibIndex,
         prefix: IpNet,
         (source, rank): (Source, Rank),
-        group: Option<u32>,
-    ) -> Result<Option<u32>, OpError> {
+        group: Option<GroupId>,
+    ) -> Result<Option<GroupId>, OpError> {
         let is = |e: &PrefixRoute| (e.source, e.rank) == (source, rank);
         let this = PrefixRoute { rank, source, group: group.unwrap_or_default() };
         let v6 = prefix.addr().is_ipv6();
@@ -185,8 +186,8 @@ impl Router {
         fib_index: FibIndex,
         prefix: IpNet,
         this: &PrefixRoute,
-        group: Option<u32>,
-    ) -> Result<Option<u32>, OpError> {
+        group: Option<GroupId>,
+    ) -> Result<Option<GroupId>, OpError> {
         let old = match group {
             Some(g) => self.fib_set(fib_index, prefix, g)?,
             None => self.fibs.remove_route(fib_index, prefix),
@@ -262,7 +263,7 @@ impl Router {
         }
     }
 
-    fn leave_for_good(&mut self, group: Option<u32>) {
+    fn leave_for_good(&mut self, group: Option<GroupId>) {
         if let Some(g) = group {
             self.nexthops.leave(g);
             self.let_go(g);
@@ -313,7 +314,7 @@ impl Router {
         route.and_then(|e| self.nexthops.target(e.group)).cloned()
     }
 
-    pub(super) fn route_info(&self, vrf: &Vrf, (prefix, group): (IpNet, u32)) -> RouteInfo {
+    pub(super) fn route_info(&self, vrf: &Vrf, (prefix, group): (IpNet, GroupId)) -> RouteInfo {
         let list = vrf.shared.get(&prefix);
         let others = |l: &Vec<PrefixRoute>| l.iter().filter(|e| e.group != group).copied().collect();
         let hidden = list.map(others).unwrap_or_default();
@@ -387,7 +388,7 @@ impl Router {
                 self.plane.tables6.slots.get(fib_index.0, &self.grace.guard)?.routes.lookup_one(&a.octets())
             }
         };
-        self.group(id)
+        self.group(GroupId(id))
     }
 
     /// Prefixes of all static routes of table 0, in order.
@@ -402,7 +403,7 @@ impl Router {
     }
 
     /// The static routes of a prefix of [`Router::routes`], the best first: their groups.
-    pub fn static_routes_at(&self, r: &RouteInfo) -> impl Iterator<Item = u32> + use<> {
+    pub fn static_routes_at(&self, r: &RouteInfo) -> impl Iterator<Item = GroupId> + use<> {
         self.routes_of_prefix(r).filter(|e| e.source == Source::Static).map(|e| e.group)
     }
 

@@ -6,6 +6,7 @@
 use super::preferences::{self, Preferences};
 use super::{Op, OpError, RouteBatch, RouteTable, Router};
 use ipnet::IpNet;
+use tables::groups::GroupId;
 
 /// Who made a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,7 +74,7 @@ pub struct PrefixRoute {
     /// Whose it is.
     pub source: Source,
     /// Number of its next-hop group.
-    pub group: u32,
+    pub group: GroupId,
 }
 
 impl PrefixRoute {
@@ -342,7 +343,7 @@ impl Router {
     }
 
     /// Whether what a next-hop group of a source is for was not set again since its routes were marked.
-    pub(crate) fn is_stale(&self, source: RouteSource, group: u32) -> bool {
+    pub(crate) fn is_stale(&self, source: RouteSource, group: GroupId) -> bool {
         self.nexthops.is_stale(group, self.sources.generation(Source::Runtime(source)))
     }
 

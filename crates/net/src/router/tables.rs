@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use tables::fib::{Fib4Writer, Fib6Writer};
+use tables::groups::GroupId;
 
 /// A routing table by its family and the operator's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -216,7 +217,11 @@ impl Router {
 
     /// Refuses to remove a table that is in use: by interfaces, or by more routes than `own`, the number of routes of each
     /// group that would go with it.
-    pub fn check_removable(&self, table: RouteTable, own: &HashMap<u32, u32>) -> Result<FibIndex, OpError> {
+    pub fn check_removable(
+        &self,
+        table: RouteTable,
+        own: &HashMap<GroupId, u32>,
+    ) -> Result<FibIndex, OpError> {
         let fib_index = self.check_no_interfaces(table)?;
         let Some(vrf) = self.fibs.get(table.v6, fib_index) else { return Ok(fib_index) };
         let users = vrf.watched.values().flat_map(|w| w.groups.iter().copied());

@@ -6,6 +6,7 @@ use crate::plane::table::FibIndex;
 use ipnet::IpNet;
 use std::collections::VecDeque;
 use std::task::Waker;
+use tables::groups::GroupId;
 
 /// The most changes that are kept. Who is further behind has a gap.
 const MOST: usize = 1 << 18;
@@ -117,7 +118,7 @@ impl Router {
     }
 
     /// What tells what a next-hop group stands for from what any other group ever stood for, also one of its number.
-    pub fn group_serial(&self, id: u32) -> Option<u64> {
+    pub fn group_serial(&self, id: GroupId) -> Option<u64> {
         self.nexthops.hop(id).map(|h| h.serial)
     }
 }

@@ -17,6 +17,7 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use tables::groups::GroupId;
 
 /// What a kind of tunnels is.
 pub(crate) trait TunnelKind: Send + Sync + Sized + 'static {
@@ -102,7 +103,7 @@ impl<C> Tunnel<C> {
     }
 
     /// The next-hop group that leads to the other end.
-    pub fn group(&self) -> u32 {
+    pub fn group(&self) -> GroupId {
         self.midchain.group
     }
 }
@@ -251,7 +252,7 @@ pub(crate) fn change<K: TunnelKind>(
 }
 
 /// What goes around the packets of a tunnel.
-fn midchain<K: TunnelKind>(config: &K::Config, fib_index: FibIndex, group: u32) -> Midchain {
+fn midchain<K: TunnelKind>(config: &K::Config, fib_index: FibIndex, group: GroupId) -> Midchain {
     let outside = K::outside(config);
     Midchain {
         template: outside.template(K::PROTOCOL, &K::headers(config)).into(),

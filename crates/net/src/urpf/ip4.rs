@@ -7,6 +7,7 @@ use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags};
 use std::fmt;
 use std::sync::Arc;
+use tables::groups::GroupId;
 
 graph::reasons! {
     /// Why `ip4-urpf` drops packets.
@@ -59,7 +60,8 @@ impl LookupNode for Ip4Urpf {
     }
 
     #[inline]
-    fn step(view: &mut Ip4UrpfView<'_>, p: &mut Packet<'_>, group: u32) -> Step<Ip4UrpfNext, Ip4UrpfDrop> {
+    fn step(view: &mut Ip4UrpfView<'_>, p: &mut Packet<'_>, result: u32) -> Step<Ip4UrpfNext, Ip4UrpfDrop> {
+        let group = GroupId(result);
         let mode = view.check.mode(p.d.rx);
         if view.check.accepts(mode, p.d.rx, group) {
             return Ok(Ip4UrpfNext::Features);

@@ -8,6 +8,7 @@ use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags};
 use std::fmt;
 use std::sync::Arc;
+use tables::groups::GroupId;
 
 graph::reasons! {
     /// Why `ip6-urpf` drops packets.
@@ -60,7 +61,8 @@ impl LookupNode for Ip6Urpf {
     }
 
     #[inline]
-    fn step(view: &mut Ip6UrpfView<'_>, p: &mut Packet<'_>, group: u32) -> Step<Ip6UrpfNext, Ip6UrpfDrop> {
+    fn step(view: &mut Ip6UrpfView<'_>, p: &mut Packet<'_>, result: u32) -> Step<Ip6UrpfNext, Ip6UrpfDrop> {
+        let group = GroupId(result);
         let source = p.head::<40>().map_or(0, |h| packet::ip6::Ip6Header(h).src_u128());
         let mode = view.check.mode(p.d.rx);
         if is_link_local(source) || view.check.accepts(mode, p.d.rx, group) {

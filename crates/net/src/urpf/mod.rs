@@ -32,7 +32,7 @@ use graph::{Desc, Guard, LookupNode, flags, quick};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use tables::groups::{Entry, GroupsReader, Paths};
+use tables::groups::{Entry, GroupId, GroupsReader, Paths};
 use tables::slots::SlotsReader;
 
 static IP4: Feature = Feature::new(&arcs::IP4_UNICAST, Ip4Urpf::NAME);
@@ -187,12 +187,12 @@ impl Check<'_> {
     }
 
     /// Whether packets that came on `rx` may be from a source whose route points to `group`.
-    fn accepts(&self, mode: Mode, rx: u32, group: u32) -> bool {
+    fn accepts(&self, mode: Mode, rx: u32, group: GroupId) -> bool {
         mode == Mode::Off || self.leads_back(group, (mode == Mode::Strict).then_some(rx))
     }
 
     /// Whether a path of `group` leads to neighbours, over any interface or a certain one.
-    fn leads_back(&self, group: u32, over: Option<u32>) -> bool {
+    fn leads_back(&self, group: GroupId, over: Option<u32>) -> bool {
         let back = |e: Entry| {
             (kind::is_neighbor(e.kind) || e.kind == kind::GLEAN)
                 && over.is_none_or(|over| self.adjacencies.get(e.adj).is_some_and(|a| a.interface == over))
@@ -234,7 +234,7 @@ impl Check<'_> {
         let mut taken = 0;
         if let (Some(first), Some(&found)) = (descs.first(), results.first()) {
             let rx = first.rx;
-            if self.accepts(self.mode(rx), rx, found) {
+            if self.accepts(self.mode(rx), rx, GroupId(found)) {
                 for (d, results) in descs.as_chunks::<8>().0.iter().zip(results.as_chunks::<8>().0) {
                     let one = |d: &Desc, r: u32| {
                         u32::from(d.flags & flags::UNUSUAL) | (d.rx ^ rx) | (d.feat ^ feat) | (r ^ found)
@@ -255,7 +255,7 @@ impl Check<'_> {
                     (rx, mode, group) = (d.rx, self.mode(d.rx), NONE);
                 }
                 if found != group {
-                    if !self.accepts(mode, rx, found) {
+                    if !self.accepts(mode, rx, GroupId(found)) {
                         return passes(key) && d.feat == feat;
                     }
                     group = found;

@@ -11,6 +11,7 @@ use packet::vlan::VlanStack;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use tables::groups::GroupId;
 
 /// What differs between the nodes of the families.
 pub trait Out: Send + 'static {
@@ -161,7 +162,8 @@ impl<O: Out> LookupNode for UrpfOut<O> {
         tables.lookup_at(descs, keys, results, fib_index);
     }
 
-    fn step(view: &mut UrpfOutView<'_, O>, p: &mut Packet<'_>, group: u32) -> Step<O::Next, O::Drop> {
+    fn step(view: &mut UrpfOutView<'_, O>, p: &mut Packet<'_>, result: u32) -> Step<O::Next, O::Drop> {
+        let group = GroupId(result);
         let mode = view.check.rule(p.d.tx).mode;
         if mode == Mode::Off || p.has(flags::LOCAL) || source::<O>(p).is_some_and(|s| O::passes(&s)) {
             return Ok(O::NEXT);

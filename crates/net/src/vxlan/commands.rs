@@ -226,7 +226,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             if c.local.is_ipv6() && !c.zero_checksum { "udp" } else { "none" }.into(),
             number(c.ttl),
             number(c.dscp),
-            t.group().into(),
+            t.group().0.into(),
         ]);
     }
     Ok(if table.is_empty() {

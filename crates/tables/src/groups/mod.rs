@@ -11,6 +11,7 @@ pub use writer::GroupsWriter;
 
 use crate::error::TableFull;
 use crate::mem::{Array, prefetch};
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -42,6 +43,30 @@ impl Entry {
     #[inline(always)]
     fn unpack(word: u64) -> Entry {
         Entry { kind: (word >> 32) as u8, adj: word as u32 }
+    }
+}
+
+/// The number of a next-hop group: what the tables of routes hold as the value of a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[repr(transparent)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// What a lookup without a route answers.
+    pub const NONE: GroupId = GroupId(0);
+    /// No group has a greater number.
+    pub const MAX: GroupId = GroupId(u32::MAX);
+
+    /// Its place in a list of all groups.
+    #[inline(always)]
+    pub fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -80,7 +105,7 @@ pub enum GroupError {
     },
     /// There is no such group.
     #[error("there is no group {0}")]
-    Unknown(u32),
+    Unknown(GroupId),
 }
 
 /// The groups as workers see them.
@@ -101,15 +126,15 @@ impl Groups {
 
     /// The path of a group for a flow hash (its low bits decide). A number without a group gives the zero entry.
     #[inline(always)]
-    pub fn resolve(&self, id: u32, hash: u32) -> Entry {
-        let word = self.words.get(id as usize).map_or(0, |w| w.load(Acquire));
+    pub fn resolve(&self, id: GroupId, hash: u32) -> Entry {
+        let word = self.words.get(id.at()).map_or(0, |w| w.load(Acquire));
         if word & MANY == 0 { Entry::unpack(word) } else { Entry::unpack(self.bucket(word, hash)) }
     }
 
     /// `resolve` with a hash that is worked out only where a group has several paths.
     #[inline(always)]
-    pub fn resolve_with(&self, id: u32, hash: impl FnOnce() -> u32) -> Entry {
-        let word = self.words.get(id as usize).map_or(0, |w| w.load(Acquire));
+    pub fn resolve_with(&self, id: GroupId, hash: impl FnOnce() -> u32) -> Entry {
+        let word = self.words.get(id.at()).map_or(0, |w| w.load(Acquire));
         if word & MANY == 0 { Entry::unpack(word) } else { Entry::unpack(self.bucket(word, hash())) }
     }
 
@@ -120,9 +145,9 @@ impl Groups {
     }
 
     /// `resolve` for a batch: as many as the shortest slice has.
-    pub fn resolve_batch(&self, ids: &[u32], hashes: &[u32], out: &mut [Entry]) {
+    pub fn resolve_batch(&self, ids: &[GroupId], hashes: &[u32], out: &mut [Entry]) {
         for &id in ids.iter().take(out.len()) {
-            prefetch(&self.words, id as usize);
+            prefetch(&self.words, id.at());
         }
         for ((&id, &hash), out) in ids.iter().zip(hashes).zip(out) {
             *out = self.resolve(id, hash);
@@ -155,8 +180,8 @@ pub enum Paths {
 impl GroupsReader<'_> {
     /// The path of a group, or what to [`GroupsReader::pick`] from.
     #[inline(always)]
-    pub fn paths(&self, id: u32) -> Paths {
-        let word = self.words.get(id as usize).map_or(0, |w| w.load(Acquire));
+    pub fn paths(&self, id: GroupId) -> Paths {
+        let word = self.words.get(id.at()).map_or(0, |w| w.load(Acquire));
         if word & MANY == 0 { Paths::One(Entry::unpack(word)) } else { Paths::Many(word) }
     }
 

@@ -7,7 +7,7 @@ const DROP: Entry = Entry { kind: 0, adj: 0 };
 #[test]
 fn group_0_and_unknown_ones_resolve_to_the_zero_entry() {
     let (_, g) = Groups::new(16).unwrap();
-    assert!([0, 1, 15, 16, u32::MAX].iter().all(|&id| g.resolve(id, 9) == DROP));
+    assert!([0, 1, 15, 16, u32::MAX].iter().all(|&id| g.resolve(GroupId(id), 9) == DROP));
 }
 
 #[test]
@@ -16,7 +16,7 @@ fn same_paths_share_a_group() {
     let (a, b) = (Path::new(1, 10), Path::new(1, 20));
     let one = w.acquire(&[a]).unwrap();
     let two = w.acquire(&[a, b]).unwrap();
-    assert_eq!((one, two), (1, 2));
+    assert_eq!((one, two), (GroupId(1), GroupId(2)));
     assert_eq!(w.acquire(&[b, a]), Ok(two));
     assert_eq!(w.acquire(&[Path { weight: 7, ..a }]), Ok(one));
     assert_eq!(w.acquire(&[Path { weight: 7, ..a }, Path { weight: 7, ..b }]), Ok(two));
@@ -24,7 +24,7 @@ fn same_paths_share_a_group() {
     assert_eq!(g.resolve(one, 77), a.entry);
     assert_eq!((g.resolve(two, 0), g.resolve(two, 1), g.resolve(two, 2)), (a.entry, b.entry, a.entry));
     let mut out = [DROP; 3];
-    g.resolve_batch(&[two, 0, one], &[1, 1, 1], &mut out);
+    g.resolve_batch(&[two, GroupId::NONE, one], &[1, 1, 1], &mut out);
     assert_eq!(out, [b.entry, DROP, a.entry]);
 }
 
@@ -62,7 +62,7 @@ fn set_moves_a_group_and_keeps_sharing_right() {
     w.set(y, &[a]).unwrap();
     w.release(x);
     assert_eq!(w.acquire(&[a]), Ok(z));
-    assert_eq!(w.set(9, &[a]), Err(GroupError::Unknown(9)));
+    assert_eq!(w.set(GroupId(9), &[a]), Err(GroupError::Unknown(GroupId(9))));
     assert_eq!(w.iter().map(|(id, p)| (id, p[0])).collect::<Vec<_>>(), [(y, a), (z, a)]);
 }
 
@@ -153,7 +153,7 @@ proptest! {
 fn readers_see_the_old_paths_or_the_new_ones() {
     let clock = Clock::new(2);
     let (mut w, g) = Groups::new(8).unwrap();
-    let mut id = 0;
+    let mut id = GroupId::NONE;
     clock.step(|n| id = w.acquire(&[Path::new(1, n)]).unwrap());
     std::thread::scope(|s| {
         for me in 0..2 {

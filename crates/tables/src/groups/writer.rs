@@ -1,6 +1,6 @@
 //! The control side of next-hop groups.
 
-use super::{Entry, GroupError, Groups, MANY, MAX_BUCKETS, Path};
+use super::{Entry, GroupError, GroupId, Groups, MANY, MAX_BUCKETS, Path};
 use crate::error::TableFull;
 use crate::retire::Retired;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ struct Group {
 /// A group or an array of buckets that was taken out.
 #[derive(Clone, Copy)]
 enum Gone {
-    Group(u32),
+    Group(GroupId),
     Buckets { first: u32, log2: u8 },
 }
 
@@ -23,8 +23,8 @@ enum Gone {
 pub struct GroupsWriter {
     shared: Arc<Groups>,
     groups: Vec<Option<Group>>,
-    by_paths: HashMap<Vec<Path>, u32>,
-    free: Vec<u32>,
+    by_paths: HashMap<Vec<Path>, GroupId>,
+    free: Vec<GroupId>,
     retired: Retired<Gone>,
     /// Buckets that were ever given out, and the free arrays by log2 of their size.
     pub(super) used: u32,
@@ -52,10 +52,10 @@ impl GroupsWriter {
     }
 
     /// A group with these paths in any order: one that exists (and has one user more), or a new one.
-    pub fn acquire(&mut self, paths: &[Path]) -> Result<u32, GroupError> {
+    pub fn acquire(&mut self, paths: &[Path]) -> Result<GroupId, GroupError> {
         let paths = normal(paths)?;
         if let Some(&id) = self.by_paths.get(&paths)
-            && let Some(Some(group)) = self.groups.get_mut(id as usize)
+            && let Some(Some(group)) = self.groups.get_mut(id.at())
         {
             group.users += 1;
             return Ok(id);
@@ -67,29 +67,29 @@ impl GroupsWriter {
 
     /// A group of its own, which `acquire` never answers for others: its owner may change it with
     /// [`GroupsWriter::set`] without moving somebody else's routes.
-    pub fn create(&mut self, paths: &[Path]) -> Result<u32, GroupError> {
+    pub fn create(&mut self, paths: &[Path]) -> Result<GroupId, GroupError> {
         self.make(normal(paths)?)
     }
 
-    fn make(&mut self, paths: Vec<Path>) -> Result<u32, GroupError> {
+    fn make(&mut self, paths: Vec<Path>) -> Result<GroupId, GroupError> {
         let fresh = self.free.is_empty();
         if fresh && self.groups.len() == self.shared.words.len() {
             return Err(self.full().into());
         }
         let word = self.build(&paths, 0)?;
-        let id = self.free.pop().unwrap_or(self.groups.len() as u32);
+        let id = self.free.pop().unwrap_or(GroupId(self.groups.len() as u32));
         if fresh {
             self.groups.push(None);
         }
-        self.shared.words[id as usize].store(word, Release);
+        self.shared.words[id.at()].store(word, Release);
         self.stores += 1;
-        self.groups[id as usize] = Some(Group { paths, users: 1 });
+        self.groups[id.at()] = Some(Group { paths, users: 1 });
         Ok(id)
     }
 
     /// One more user of a group. Answers whether there is such a group.
-    pub fn retain(&mut self, id: u32) -> bool {
-        match self.groups.get_mut(id as usize) {
+    pub fn retain(&mut self, id: GroupId) -> bool {
+        match self.groups.get_mut(id.at()) {
             Some(Some(group)) => group.users += 1,
             _ => return false,
         }
@@ -98,13 +98,13 @@ impl GroupsWriter {
 
     /// One user less. The last one takes the group out; its number is given out again after its epoch, and until then
     /// it resolves as before. Answers whether there is such a group.
-    pub fn release(&mut self, id: u32) -> bool {
-        let Some(Some(group)) = self.groups.get_mut(id as usize) else { return false };
+    pub fn release(&mut self, id: GroupId) -> bool {
+        let Some(Some(group)) = self.groups.get_mut(id.at()) else { return false };
         group.users -= 1;
         if group.users == 0 {
             let paths = std::mem::take(&mut group.paths);
             self.forget(&paths, id);
-            self.groups[id as usize] = None;
+            self.groups[id.at()] = None;
             self.retired.push(Gone::Group(id));
         }
         true
@@ -113,19 +113,19 @@ impl GroupsWriter {
     /// Gives a group other paths: all routes that point to it follow at once. Flows stay on their path where that is left
     /// in the group: those of a lost path are shared out, and a new one takes its share from all. Two groups may end up with the
     /// same paths; `acquire` then answers one of them.
-    pub fn set(&mut self, id: u32, paths: &[Path]) -> Result<(), GroupError> {
+    pub fn set(&mut self, id: GroupId, paths: &[Path]) -> Result<(), GroupError> {
         let paths = normal(paths)?;
-        match self.groups.get(id as usize) {
+        match self.groups.get(id.at()) {
             Some(Some(group)) if group.paths == paths => return Ok(()),
             Some(Some(_)) => {}
             _ => return Err(GroupError::Unknown(id)),
         }
-        let before = self.shared.words[id as usize].load(Relaxed);
+        let before = self.shared.words[id.at()].load(Relaxed);
         let word = self.build(&paths, before)?;
-        let old = self.shared.words[id as usize].swap(word, Release);
+        let old = self.shared.words[id.at()].swap(word, Release);
         self.stores += 1;
         self.retire_buckets(old);
-        if let Some(Some(group)) = self.groups.get_mut(id as usize) {
+        if let Some(Some(group)) = self.groups.get_mut(id.at()) {
             let before = std::mem::replace(&mut group.paths, paths.clone());
             self.forget(&before, id);
         }
@@ -134,26 +134,26 @@ impl GroupsWriter {
     }
 
     /// The paths of a group, in order and without duplicates.
-    pub fn paths(&self, id: u32) -> Option<&[Path]> {
-        Some(&self.groups.get(id as usize)?.as_ref()?.paths)
+    pub fn paths(&self, id: GroupId) -> Option<&[Path]> {
+        Some(&self.groups.get(id.at())?.as_ref()?.paths)
     }
 
     /// How many users a group has.
-    pub fn users(&self, id: u32) -> u32 {
-        self.groups.get(id as usize).and_then(Option::as_ref).map_or(0, |g| g.users)
+    pub fn users(&self, id: GroupId) -> u32 {
+        self.groups.get(id.at()).and_then(Option::as_ref).map_or(0, |g| g.users)
     }
 
     /// What each bucket of a group holds; one for a single path.
-    pub fn buckets(&self, id: u32) -> Vec<Entry> {
+    pub fn buckets(&self, id: GroupId) -> Vec<Entry> {
         if self.paths(id).is_none() {
             return Vec::new();
         }
-        self.entries(self.shared.words[id as usize].load(Relaxed))
+        self.entries(self.shared.words[id.at()].load(Relaxed))
     }
 
     /// All groups with their paths, by number.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &[Path])> + '_ {
-        (0..self.groups.len() as u32).filter_map(|id| Some((id, self.paths(id)?)))
+    pub fn iter(&self) -> impl Iterator<Item = (GroupId, &[Path])> + '_ {
+        (0..self.groups.len() as u32).map(GroupId).filter_map(|id| Some((id, self.paths(id)?)))
     }
 
     /// How many groups there are.
@@ -181,7 +181,7 @@ impl GroupsWriter {
         while let Some(gone) = self.retired.pop(safe) {
             match gone {
                 Gone::Group(id) => {
-                    let old = self.shared.words[id as usize].swap(0, Release);
+                    let old = self.shared.words[id.at()].swap(0, Release);
                     self.free.push(id);
                     // A reader may have just read the word of a group that no route points to any
                     // more; all have passed since it was taken out, so none has.
@@ -204,7 +204,7 @@ impl GroupsWriter {
         TableFull { table: "next-hop groups", used, limit: used }
     }
 
-    fn forget(&mut self, paths: &[Path], id: u32) {
+    fn forget(&mut self, paths: &[Path], id: GroupId) {
         if self.by_paths.get(paths) == Some(&id) {
             self.by_paths.remove(paths);
         }

@@ -137,7 +137,7 @@ fn one(router: &Router, t: TunnelInfo<'_>) -> (String, Json) {
         "control-word": t.config.control_word,
         "up": up,
         "paths": paths,
-        "group": t.group,
+        "group": t.group.0,
         "adjacencies": live,
     });
     (text, json)

@@ -88,6 +88,7 @@ mod tests {
     use crate::interface::Pseudowire;
     use crate::testing::{Input, Rig, hex};
     use graph::flags;
+    use tables::groups::GroupId;
 
     // Behind the label: a control word, and a frame.
     const WORD: &str = "0fff1234";
@@ -96,7 +97,7 @@ mod tests {
     fn rig() -> Rig {
         let mut r = Rig::new(|plane| InterfaceRxL2::new(plane, 0));
         let mut i = r.interfaces.get(2).unwrap().clone();
-        i.tunnel = Some(Pseudowire { group: 7, control_word: true });
+        i.tunnel = Some(Pseudowire { group: GroupId(7), control_word: true });
         r.interfaces.replace(2, i);
         r
     }

@@ -6,6 +6,7 @@ use crate::router::{Kind, Lookup, NewVirtual, Op, OpError, RoutePath, RouteTable
 use packet::eth::MacAddr;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use tables::groups::GroupId;
 
 /// The largest number of a tunnel.
 pub const MAX_TUNNEL: u32 = 65_535;
@@ -27,7 +28,7 @@ pub(in crate::mpls) struct TunnelState {
     instance: u32,
     config: TunnelConfig,
     /// The next-hop group of its paths, which it holds.
-    group: u32,
+    group: GroupId,
 }
 
 /// All tunnels, by interface.
@@ -41,7 +42,7 @@ pub struct TunnelInfo<'r> {
     /// What the operator wants of it.
     pub config: &'r TunnelConfig,
     /// The next-hop group of its paths.
-    pub group: u32,
+    pub group: GroupId,
 }
 
 /// Its name: `mpls-tunnel0`.
@@ -68,7 +69,7 @@ pub fn tunnel(router: &Router, interface: u32) -> Option<TunnelInfo<'_>> {
 }
 
 /// The group of a tunnel for IP packets.
-pub(in crate::mpls) fn ip_tunnel(router: &Router, interface: u32) -> Option<u32> {
+pub(in crate::mpls) fn ip_tunnel(router: &Router, interface: u32) -> Option<GroupId> {
     tunnel(router, interface).filter(|t| !t.config.l2_only).map(|t| t.group)
 }
 
@@ -125,7 +126,7 @@ fn check_tunnel_path(router: &Router, p: &RoutePath) -> Result<(), String> {
     }
 }
 
-fn hold_tunnel_group(router: &mut Router, paths: &[RoutePath]) -> Result<u32, OpError> {
+fn hold_tunnel_group(router: &mut Router, paths: &[RoutePath]) -> Result<GroupId, OpError> {
     let table = RouteTable { v6: false, id: 0 };
     let target = if paths.is_empty() { Target::Drop } else { Target::Paths(paths.to_vec()) };
     router.hold_group(Source::Static, table, target)

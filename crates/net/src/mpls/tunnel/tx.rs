@@ -110,6 +110,7 @@ mod tests {
     use super::*;
     use crate::interface::Pseudowire;
     use crate::testing::{Input, Rig};
+    use tables::groups::GroupId;
 
     #[test]
     fn tunnels_that_lead_nowhere() {
@@ -121,7 +122,7 @@ mod tests {
         };
         assert_eq!(r.drops(frame()), "mpls-tunnel-gone");
         let mut i = r.interfaces.get(2).unwrap().clone();
-        i.tunnel = Some(Pseudowire { group: 0, control_word: false });
+        i.tunnel = Some(Pseudowire { group: GroupId::NONE, control_word: false });
         r.interfaces.replace(2, i);
         assert_eq!(r.drops(frame()), "mpls-tunnel-no-path");
         assert_eq!(r.plane.counters.tx.of(0).get(2).unwrap().packets.get(), 0);
