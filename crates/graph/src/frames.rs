@@ -182,10 +182,10 @@ mod tests {
         }
         assert_eq!(seen, (0..700).collect::<Vec<_>>());
         let mut f = Frames::new(1, 0);
-        let mut many: Vec<Desc> = (0..1 << 16).map(|_| Desc::default()).collect();
+        let mut many: Vec<Desc> = (0..1 << 13).map(|_| Desc::default()).collect();
         let mut left = Packets::drain(&mut many);
         f.push_all(NodeId(0), &mut left);
-        let fits = (1 << 16) - left.len();
+        let fits = (1 << 13) - left.len();
         assert!(fits > 0 && fits.is_multiple_of(VECTOR_SIZE), "until no vector is left");
     }
 

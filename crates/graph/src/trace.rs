@@ -265,7 +265,7 @@ mod tests {
 
     impl Rig {
         fn new() -> Rig {
-            let pool = Pool::new(PoolConfig { buffers: 1024, memory: PoolMemory::Normal }).unwrap();
+            let pool = Pool::new(PoolConfig { buffers: 64, memory: PoolMemory::Normal }).unwrap();
             let domain = Arc::new(Domain::new());
             Rig {
                 buffers: pool.buffers(),
