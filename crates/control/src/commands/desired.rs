@@ -223,8 +223,7 @@ impl From {
             }
             From::Kept(folder, number) => {
                 let record = folder.read(*number).map_err(CommandError::new)?;
-                let begins = record.bytes.len() - record.document().len();
-                Wanted::of(&record.path.display().to_string(), record.bytes, begins)
+                Wanted::of(&record.path.display().to_string(), record.file.into_bytes(), record.begins)
             }
         }
     }

@@ -84,7 +84,9 @@ pub struct Record {
     /// Its file.
     pub path: PathBuf,
     /// The file as it is: a document, whose first line is a comment.
-    pub bytes: Vec<u8>,
+    pub file: String,
+    /// Where the document begins in it that was given.
+    pub begins: usize,
     /// The document without its secrets, for who is not to see these.
     pub(crate) shown: Option<String>,
 }
@@ -92,10 +94,7 @@ pub struct Record {
 impl Record {
     /// The document as it was given, or without its secrets where they are hidden.
     pub fn document(&self) -> &str {
-        if let Some(shown) = &self.shown {
-            return shown;
-        }
-        record::read(&self.bytes).map_or("", |(_, document)| document)
+        self.shown.as_deref().unwrap_or_else(|| self.file.get(self.begins..).unwrap_or_default())
     }
 }
 
@@ -275,8 +274,10 @@ impl Folder {
             .map_err(|e| damaged(e.to_string()))?;
         let mut bytes = vec![];
         file.take(length + 1).read_to_end(&mut bytes).map_err(|e| damaged(e.to_string()))?;
-        let header = record::read(&bytes).and_then(|(h, _)| numbered(h, number)).map_err(damaged)?;
-        Ok(Record { header, path, bytes, shown: None })
+        let file = String::from_utf8(bytes).map_err(|_| damaged("it is not UTF-8".into()))?;
+        let (header, document) = record::read(&file).map_err(damaged)?;
+        let (header, begins) = (numbered(header, number).map_err(damaged)?, file.len() - document.len());
+        Ok(Record { header, path, file, begins, shown: None })
     }
 
     /// The configuration that a start takes: the last one, unless there is none but what starts took from their file.

@@ -48,7 +48,7 @@ pub fn first(file: &Path, folder: Option<&Path>) -> Result<First, String> {
     let mut told = told(file, &state, given.map(|_| digest));
     told.extend(back);
     let name = state.path.display().to_string();
-    let document = yaml::check_bytes(&name, state.bytes).and_then(Document::runnable);
+    let document = yaml::check_bytes(&name, state.file.into_bytes()).and_then(Document::runnable);
     let document = document.map_err(|e| format!("cannot start\n{e}"))?;
     Ok(First { document, folder, is_state: true, digest, told })
 }
