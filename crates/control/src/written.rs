@@ -306,6 +306,13 @@ fn write_key(out: &mut String, name: &str) {
     }
 }
 
+/// A text as it stands within braces or brackets.
+pub(crate) fn in_line(text: &str) -> String {
+    let mut out = String::new();
+    write_text(&mut out, text, true);
+    out
+}
+
 /// Writes a text so that YAML reads the same text back.
 fn write_text(out: &mut String, text: &str, flow: bool) {
     if is_plain(text, flow) {

@@ -196,6 +196,41 @@ routes:
     }
 
     #[test]
+    fn values_in_one_line_are_edited_where_they_stand() {
+        let old = "\
+quiver: {workers: 1, state: /tmp/state, sockets: {ctl: /tmp/ctl}}  # one alone
+loopbacks:
+  loop0: {mtu: 9000, description: \"old\", addresses: [10.0.0.1/24, \"2001:db8::1/64\"]}  # ticket 7
+  loop1: {mtu: 1500, description: other}
+";
+        let dump = "\
+quiver:
+  sockets:
+    ctl: /tmp/ctl
+  state: /tmp/state
+loopbacks:
+  loop0:
+    description: old
+    mtu: 9000
+    addresses: [10.0.0.1/24, \"2001:db8::1/64\"]
+  loop1:
+    description: other
+";
+        assert_eq!(edit(old, dump), (old.to_owned(), None));
+        for (what, with, was, is) in [
+            ("description: old", "description: new name", "\"old\"", "new name"),
+            ("mtu: 9000", "mtu: 1600", "mtu: 9000", "mtu: 1600"),
+            ("10.0.0.1/24", "10.0.0.2/24", "10.0.0.1/24", "10.0.0.2/24"),
+            ("\"2001:db8::1/64\"", "\"2001:db8::2/64\"", "\"2001:db8::1/64\"", "\"2001:db8::2/64\""),
+            ("description: other", "description: \"a: b\"", "other", "\"a: b\""),
+            ("  state: /tmp/state", "  state: /tmp/other", "/tmp/state", "/tmp/other"),
+        ] {
+            let (text, told) = edit(old, &dump.replace(what, with));
+            assert_eq!((text, told), (old.replace(was, is), None), "{what} -> {with}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_edited_is_refused() {
         let target = wanted("loopbacks:\n  loop0:\n    mtu: 1400\n").side;
         let new = "loopbacks:\n  loop0:\n    mtu: 1400\n";

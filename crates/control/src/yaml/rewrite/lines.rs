@@ -3,6 +3,8 @@
 use super::super::diag::Place;
 use super::super::tree::{self, Node, Value};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Lines `from..to` become a text; where both are the same it is put in front of the line.
 #[derive(Clone, Debug)]
@@ -129,7 +131,7 @@ impl<'t> Text<'t> {
     }
 
     /// Where a value stands on its line, if it is there as a whole.
-    fn place(&self, node: &Node<'_>) -> Option<std::ops::Range<usize>> {
+    fn place(&self, node: &Node<'_>) -> Option<Range<usize>> {
         let Value::Scalar { text, plain } = &node.value else { return None };
         let line = self.line(node.place.line as usize);
         let from = (node.place.column as usize).checked_sub(1)?;
@@ -146,12 +148,26 @@ impl<'t> Text<'t> {
         self.line(node.place.line as usize).get(self.place(node)?)
     }
 
-    /// The line of a value with another one in its place.
-    pub fn with_scalar(&self, node: &Node<'_>, with: &str) -> Option<Edit> {
-        let (n, range) = (node.place.line as usize, self.place(node)?);
-        let line = self.line(n);
-        let text = format!("{}{with}{}\n", line.get(..range.start)?, line.get(range.end..)?);
-        Some(Edit { from: n, to: n + 1, text })
+    /// The lines of values with others in their places.
+    pub fn with_scalars(&self, values: &[(&Node<'_>, Cow<'_, str>)]) -> Option<Vec<Edit>> {
+        let mut lines: BTreeMap<usize, BTreeMap<_, _>> = BTreeMap::new();
+        for (node, with) in values {
+            let Range { start, end } = self.place(node)?;
+            lines.entry(node.place.line as usize).or_default().insert(start, (end, with));
+        }
+        let mut out = vec![];
+        for (n, values) in lines {
+            let (line, mut text, mut at) = (self.line(n), String::new(), 0);
+            for (start, (end, with)) in values {
+                text.push_str(line.get(at..start)?);
+                text.push_str(with);
+                at = end;
+            }
+            text.push_str(line.get(at..)?);
+            text.push('\n');
+            out.push(Edit { from: n, to: n + 1, text });
+        }
+        Some(out)
     }
 
     /// Lines that stand `from` spaces deep, to stand `to` deep; the first behind `head`, where there is one.

@@ -15,6 +15,7 @@ use super::tree::{Node, Value};
 use compare::{Item, hash, items, name, pairs_of, prefix, same, score};
 use ipnet::IpNet;
 use lines::{Edit, Text};
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound::{Included, Unbounded};
 
@@ -252,14 +253,7 @@ impl<'t> Editor<'t, '_> {
                     Err(e) => Err(e),
                 };
             }
-            let text = name(key).unwrap_or_default();
-            let gone = self.scope.gone.contains(text) || self.scope.places.contains(&self.path);
-            let default = match &value.value {
-                Value::Scalar { .. } => true,
-                Value::List(list) => list.iter().all(|i| matches!(i.value, Value::Scalar { .. })),
-                _ => false,
-            };
-            return match default && !self.scope.exact && !whole && !gone {
+            return match self.may_be_default(key, value) && !whole {
                 true => Ok(true),
                 false => self.remove(span, key),
             };
@@ -270,7 +264,8 @@ impl<'t> Editor<'t, '_> {
         let done = match (&value.value, &pair.1.value) {
             _ if whole => Err(Cannot),
             (Value::Map(a), Value::Map(b)) if !a.is_empty() && !b.is_empty() => {
-                self.attempt(|e| e.map(a, b, bound))
+                let by_lines = self.attempt(|e| e.map(a, b, bound));
+                by_lines.or_else(|Cannot| self.in_place(value, &pair.1))
             }
             (Value::List(a), Value::List(b)) if !a.is_empty() && !b.is_empty() => {
                 if touch == Touch::Below && self.path != [ROUTES] {
@@ -279,7 +274,7 @@ impl<'t> Editor<'t, '_> {
                 self.attempt(|e| e.list(a, b, bound))
             }
             (Value::Scalar { .. }, Value::Scalar { .. }) if touch == Touch::All => {
-                self.attempt(|e| e.scalar(value, &pair.1).map(|()| 1))
+                self.attempt(|e| e.scalar(value, &pair.1))
             }
             (_, Value::Map(_)) if touch == Touch::Below => {
                 // There was nothing: what is new comes with its name.
@@ -299,6 +294,18 @@ impl<'t> Editor<'t, '_> {
                 self.replace(key, &pair.0, &[(first, end)], span).map(|()| true)
             }
         }
+    }
+
+    /// Whether a field that the new text has not may stay, as it may have its default.
+    fn may_be_default(&self, key: &Node<'_>, value: &Node<'_>) -> bool {
+        let text = name(key).unwrap_or_default();
+        let gone = self.scope.gone.contains(text) || self.scope.places.contains(&self.path);
+        let default = match &value.value {
+            Value::Scalar { .. } => true,
+            Value::List(list) => list.iter().all(|i| matches!(i.value, Value::Scalar { .. })),
+            _ => false,
+        };
+        default && !self.scope.exact && !gone
     }
 
     fn remove(&mut self, span: Span, key: &Node<'_>) -> Result<bool, Cannot> {
@@ -333,11 +340,71 @@ impl<'t> Editor<'t, '_> {
     }
 
     /// A value where it stands.
-    fn scalar(&mut self, old: &Node<'_>, new: &Node<'_>) -> Result<(), Cannot> {
+    fn scalar(&mut self, old: &Node<'_>, new: &Node<'_>) -> Result<usize, Cannot> {
         let with = self.new.scalar(new).ok_or(Cannot)?;
-        let edit = self.old.with_scalar(old, with).ok_or(Cannot)?;
-        self.edits.push(edit);
-        Ok(())
+        self.edits.extend(self.old.with_scalars(&[(old, with.into())]).ok_or(Cannot)?);
+        Ok(1)
+    }
+
+    /// The values of a mapping that stands in one line, each where it is: no field can come or go.
+    fn in_place(&mut self, old: &Node<'t>, new: &Node<'t>) -> Result<usize, Cannot> {
+        let mut values = vec![];
+        self.values(old, new, &mut values)?;
+        self.edits.extend(self.old.with_scalars(&values).ok_or(Cannot)?);
+        Ok(1)
+    }
+
+    /// The values below one that become others, with what is to stand in their places.
+    fn values<'n>(
+        &mut self,
+        old: &'n Node<'t>,
+        new: &'n Node<'t>,
+        to: &mut Vec<(&'n Node<'t>, Cow<'n, str>)>,
+    ) -> Result<(), Cannot> {
+        let touch = self.scope.of(&self.path);
+        if touch == Touch::None || same(old, new, !self.scope.exact) {
+            return Ok(());
+        }
+        match (&old.value, &new.value) {
+            (Value::Map(a), Value::Map(b)) => {
+                let at =
+                    |key: &Node<'_>| b.iter().position(|(k, _)| name(k).is_some() && name(k) == name(key));
+                let in_order = a.iter().filter_map(|(k, _)| at(k)).is_sorted();
+                if self.scope.ordered && touch == Touch::All && !in_order {
+                    return Err(Cannot);
+                }
+                for (key, value) in a {
+                    let wanted = at(key).and_then(|n| b.get(n));
+                    self.within(name(key).ok_or(Cannot)?, |e| match (wanted, e.scope.of(&e.path)) {
+                        (Some((_, wanted)), _) => e.values(value, wanted, to),
+                        (None, Touch::All) if !e.may_be_default(key, value) => Err(Cannot),
+                        (None, Touch::Below) if !matches!(value.value, Value::Scalar { .. }) => Err(Cannot),
+                        (None, _) => Ok(()),
+                    })?;
+                }
+                for pair in b.iter().filter(|(key, _)| a.iter().all(|(k, _)| name(k) != name(key))) {
+                    let mut path = self.path.clone();
+                    path.push(name(&pair.0).ok_or(Cannot)?.to_owned());
+                    if self.picked(&mut path, pair).is_some() {
+                        return Err(Cannot);
+                    }
+                }
+                Ok(())
+            }
+            (Value::List(a), Value::List(b)) if a.len() == b.len() && touch == Touch::All => {
+                a.iter().zip(b).try_for_each(|(a, b)| self.values(a, b, to))
+            }
+            (Value::Scalar { .. }, Value::Scalar { text, plain }) if touch == Touch::All => {
+                // Some texts must be quoted between braces alone.
+                let with = match *plain && text.contains([',', ':', '[', ']', '{', '}']) {
+                    true => crate::written::in_line(text).into(),
+                    false => self.new.scalar(new).ok_or(Cannot)?.into(),
+                };
+                to.push((old, with));
+                Ok(())
+            }
+            _ => Err(Cannot),
+        }
     }
 
     /// The lines of what is new at a place, as far as it may differ.
@@ -504,13 +571,15 @@ impl<'t> Editor<'t, '_> {
     ) -> Result<(), Cannot> {
         let done = match (old, new) {
             (Item::Node(a), Item::Node(b)) => match (&a.value, &b.value) {
-                (Value::Map(x), Value::Map(y)) => self.attempt(|e| e.within("", |e| e.map(x, y, bound))),
-                (Value::Scalar { .. }, Value::Scalar { .. }) => self.attempt(|e| e.scalar(a, b).map(|()| 1)),
+                (Value::Map(x), Value::Map(y)) => self
+                    .attempt(|e| e.within("", |e| e.map(x, y, bound)))
+                    .or_else(|Cannot| self.within("", |e| e.in_place(a, b))),
+                (Value::Scalar { .. }, Value::Scalar { .. }) => self.attempt(|e| e.scalar(a, b)),
                 _ => Err(Cannot),
             },
             (Item::Node(a), Item::Line(_, text)) if matches!(a.value, Value::Scalar { .. }) => {
-                let edit = self.old.with_scalar(a, text);
-                edit.map(|edit| self.edits.push(edit)).map(|()| 1).ok_or(Cannot)
+                let edits = self.old.with_scalars(&[(a, (*text).into())]);
+                edits.map(|edits| self.edits.extend(edits)).map(|()| 1).ok_or(Cannot)
             }
             _ => Err(Cannot),
         };
