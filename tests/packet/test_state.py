@@ -1,5 +1,6 @@
 """What is applied survives a restart, and there is a way back: from what was not confirmed, and to what was before."""
 
+import json
 import os
 import random
 import signal
@@ -37,7 +38,10 @@ class Kept:
 
     def runs(self):
         """The number of the document that runs."""
-        dump = self.quiver("dump").stdout
+        return self.number(self.quiver("dump").stdout)
+
+    @staticmethod
+    def number(dump):
         return int(dump.split("addresses: [10.0.0.")[1].split("/")[0])
 
     def again(self, how=signal.SIGTERM):
@@ -357,9 +361,38 @@ def test_a_full_disk_leaves_what_there_was(tmp_path):
         run(["umount", "-l", str(small)])
 
 
-def test_killed_at_any_moment_the_old_or_the_new_one_is_there(kept):
+def every_kind(n, folder):
+    """Objects of each kind behind the loopbacks of document `n`: all differ from those of other documents, and one kind is missing."""
+    mac = lambda kind: f"02:00:00:00:{n:02x}:{kind:02x}"
+    ports = {name: {"driver": "pcap", "pcap": {"write": f"{folder}/{name}.pcap"}} for name in ("p0", "p1", "m0", "m1")}
+    interfaces = {"p0": {"mac": mac(0), "addresses": [f"10.1.{n}.1/24"], "lcp": f"qk{n}"}, "p1": {"mac": mac(1)}, "m0": {}, "m1": {}}
+    kinds = {
+        "memifs": ("memif1/0", {"socket": "@kept", "role": "master", "secret": f"s{n}"}),
+        "vhost-users": ("VirtualEthernet0/0/0", {"socket": f"@kept-{n}", "role": "server"}),
+        "bondethernets": ("BondEthernet0", {"mode": "xor", "load-balance": ("l2", "l23")[n % 2], "interfaces": ["m0", "m1"], "mac": mac(2)}),
+        "vxlan_tunnels": ("vxlan_tunnel0", {"local": "10.1.0.1", "remote": f"10.1.0.9{n}", "vni": n}),
+    }
+    kinds.pop(list(kinds)[n - 2])
+    if "bondethernets" not in kinds:
+        interfaces |= {name: {"mac": mac(2 + of)} for of, name in enumerate(("m0", "m1"))}
+    for kind, (name, _) in kinds.items():
+        at = len(interfaces)
+        interfaces[name] = {"addresses": [f"10.2{at}.{n}.1/24"]} | ({} if kind == "bondethernets" else {"mac": mac(at)})
+    interfaces["mpls-tunnel0"] = {"mac": mac(9)}
+    sections = {section: {name: fields} for section, (name, fields) in kinds.items()}
+    sections |= {
+        "devices": ports, "interfaces": interfaces,
+        "span": [{"source": "p0", "destination": "p1", "direction": ("rx", "tx")[n % 2]}],
+        "mpls": {"local-labels": [f"10{n} eos via 10.0.0.9{n} out-labels 20{n}"],
+                 "tunnels": {"mpls-tunnel0": {"via": f"10.0.0.9{n} loop0 out-labels 30{n}"}}},
+        "routes": [f"10.{n}0.0.0/16 via 10.0.0.9{n} mtu 1{n}00", f"10.{n}1.0.0/16 via 10.1.{n}.9 p0 mtu 14{n}0, 10.0.0.9{n} weight 2"],
+    }
+    return f"  loop{n}: {{mtu: 1{n}00, description: {n}}}\n" + "".join(f"{name}: {json.dumps(of)}\n" for name, of in sections.items())
+
+
+def test_killed_at_any_moment_the_old_or_the_new_one_is_there(kept, tmp_path):
     draw = random.Random(1)
-    files = {n: kept.file(n, f"  loop{n}: {{mtu: 1{n}00, description: {n}}}\nroutes:\n  - 10.{n}.0.0/16 via 10.0.0.9{n}\n") for n in range(2, 6)}
+    files = {n: kept.file(n, every_kind(n, tmp_path)) for n in range(2, 6)}
     now, news, dumps = kept.runs(), 0, {}
     # What a client takes until it is answered: some milliseconds to begin, and the apply as many.
     took = []
@@ -377,11 +410,14 @@ def test_killed_at_any_moment_the_old_or_the_new_one_is_there(kept):
         kept.router.kill()
         client.wait()
         kept.router.start()
-        found = kept.runs()
+        dump = kept.quiver("dump").stdout
+        found = kept.number(dump)
         assert found in (now, new)
         # Whole: all that this document ever made.
-        dump = kept.quiver("dump").stdout
         assert dumps.setdefault(found, dump) == dump
+        # Of the pairs in Linux those of the other are gone.
+        devices = [d["ifname"] for d in json.loads(kept.ns.ip("-j link show").stdout)]
+        assert [d for d in devices if d.startswith("qk")] == [f"qk{found}"]
         news += found == new
         now = found
     # Moments of both kinds were among them.
