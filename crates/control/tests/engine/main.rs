@@ -7,6 +7,7 @@ mod brought;
 mod commands;
 mod documents;
 mod edits;
+mod fields;
 
 use control::dump::{Dump, Source};
 use control::engine::{self, Carry, Failed, Plan, Progress, Reading, Session, Side};

@@ -37,7 +37,7 @@ const PUNTED: &[&str] = &[
 
 /// Of streams of packets: what they are made of, and how large they are.
 const STREAMS: &[&str] = &[
-    "layers: [ethernet, {ipv4: {src: 10.0.0.2, dst: 10.0.0.3}}, {udp: {sport: 1, dport: 9}}], size: 100",
+    "layers: [ethernet, {ipv4: {src: 10.0.0.2, dst: 10.0.0.3}}, {udp: {sport: {range: 1-9, mode: random}, dport: 9}}], size: 100",
     "layers: [ethernet: {src: \"02:00:00:00:00:01\", dst: \"02:00:00:00:00:02\", type: 0x0800}, payload: zero], size: {range: 64-80, mode: random}",
     "layers: [ethernet, vlan: {id: 100-200, pcp: 3-4, tpid: 0x88a8, type: 0x0806}, arp: {op: 2, sender-mac: \"02:00:00:00:00:05\", \
      sender-ip: 10.0.0.5, target-mac: \"02:00:00:00:00:06\", target-ip: 10.0.0.1}], size: {mix: [{size: 64, weight: 3}, {size: 128}]}",
@@ -49,19 +49,25 @@ const STREAMS: &[&str] = &[
     "layers: [raw: \"ff ff ff ff ff ff 02 00 00 00 00 01 08 06 00\"], size: 60",
 ];
 
+/// Paths as mappings.
+const PATHS: &[&str] = &[
+    "address: 10.0.0.9, weight: 2, mtu: 1400",
+    "address: 10.0.0.8, out-labels: [33, 34], mode: uniform, exp: copy",
+    "address: 10.0.0.8, out-labels: [33], ttl: 9, exp: 5, weight: 2",
+];
+
 impl Doc {
     pub(super) fn tunnels(&mut self) {
         let mut gre = String::new();
         let table = |d: &mut Draw, has: bool| if has && d.one_in(3) { ", table: 10" } else { "" };
-        let has = self.rest.lines().any(|l| l.starts_with("  10:") && !l.contains("family"));
+        let has = self.tables.contains(&(10, true));
         let group = self.routed.first().cloned();
         for n in 0..2 {
             if self.d.one_in(2) {
-                let (local, remote) = self.d.of(&[
-                    ("10.0.0.1", "10.77.0.1"),
-                    ("10.0.0.1", "10.77.0.2"),
-                    ("\"2001:db8::1\"", "\"2001:db8:77::1\""),
-                ]);
+                // Two with the same ends differ in their keys.
+                let (a, b) = (format!("10.77.0.{}", 1 + n), format!("\"2001:db8:77::{}\"", 1 + n));
+                let ends = [("10.0.0.1", &*a), ("10.0.0.1", "10.77.0.9"), ("\"2001:db8::1\"", &*b)];
+                let (local, remote) = self.d.of(&ends);
                 let more = self.d.of(&["", ", ttl: 9", ", dscp: copy", ", teb: true"]);
                 let key = self.d.of(&["", ", key: 7", ", sequence: true", ", key: 8, checksum: true"]);
                 let table = table(&mut self.d, has);
@@ -128,12 +134,13 @@ impl Doc {
                     ])
                     .into(),
                 8 => self
-                    .d
-                    .of(&[
-                        "via ip4-lookup-in-table 0",
-                        "via ip4-lookup-in-table 10",
-                        "via 10.0.0.9 next-hop-table 0",
+                    .of_tables(&[
+                        ("via ip4-lookup-in-table 10", &[(10, false)]),
+                        ("via 10.0.0.9 next-hop-table 10", &[(10, false)]),
+                        ("via 10.0.0.9 mtu 1400", &[]),
+                        ("via 10.0.0.9 next-hop-table 0", &[]),
                     ])
+                    .unwrap_or("drop")
                     .into(),
                 0 => "drop".into(),
                 1 => "prohibit".into(),
@@ -145,7 +152,9 @@ impl Doc {
                 },
                 _ => format!("via 10.0.0.{}", 8 + self.d.below(2)),
             };
-            let table = if self.d.below(7) == 0 { "table 10 " } else { "" };
+            // A table that leads into itself is wrong.
+            let own = self.tables.contains(&(10, false)) && !to.contains("table 10") && self.d.one_in(5);
+            let table = if own { "table 10 " } else { "" };
             // Some prefixes have several routes, and some change their rank.
             let rank = self.d.of(&["", "", "", "preference 5 ", "metric 7 ", "preference 200 metric 9 "]);
             routes.insert((prefix, format!("{table}{rank}")), to);
@@ -159,31 +168,52 @@ impl Doc {
             let to = self.d.of(&[
                 "via 2001:db8:1::9",
                 "drop",
-                "via 10.0.0.9",
+                "via 2001:db8:1::7 mtu 1400",
                 "via 2001:db8:2::9 weight 2, 2001:db8:1::8",
             ]);
             routes.insert((format!("2001:db8:f{n}::/48"), String::new()), to.into());
         }
         self.rest += "routes:\n";
         routes.iter().for_each(|((p, rank), to)| self.rest += &format!("  - {p} {rank}{to}\n"));
+        // The same as mappings.
+        for n in 8..11 {
+            let path = self.d.of(PATHS);
+            let on = interface(&mut self.d).map_or(String::new(), |i| format!(", interface: {i}"));
+            let route = match self.d.below(6) {
+                0 => format!("prefix: 20.{n}.0.0/16, via: {{{path}}}"),
+                1 => format!("prefix: 20.{n}.0.0/16, preference: 5, metric: 7, via: [{{{path}}}, 10.0.0.7]"),
+                2 => format!("prefix: 20.{n}.0.0/16, via: {{address: 10.0.0.9{on}}}"),
+                3 => format!("prefixes: [20.{n}.0.0/16, 20.1{n}.0.0/16], type: unreachable"),
+                4 if self.tables.contains(&(10, false)) => {
+                    format!("prefix: 20.{n}.0.0/16, table: 10, via: {{address: 10.0.0.9, table: 0}}")
+                }
+                _ => continue,
+            };
+            let _ = writeln!(self.rest, "  - {{{route}}}");
+        }
         let mut mpls = String::new();
-        if self.d.one_in(2) {
+        let labelled = self.d.one_in(2);
+        if labelled {
             mpls += self.d.of(&["  tables: [7]\n", "  tables: [7, 9]\n"]);
         }
         mpls += "  local-labels:\n";
         for l in 0..self.d.below(4) {
-            let table = self.d.of(&["", " table 7"]);
-            if self.d.one_in(3) {
-                let to = self.d.of(&[
-                    "eos via ip4-lookup-in-table 10",
-                    "eos via ip6-lookup-in-table 10 uniform",
-                    "via ip-lookup-in-table 0",
-                    "non-eos via mpls-lookup-in-table 7",
-                    "eos drop",
-                    "eos via 10.0.0.7 out-labels 3",
-                    "non-eos via 10.0.0.7 out-labels 17 18 uniform exp 6",
+            let table = if labelled { self.d.of(&["", " table 7"]) } else { "" };
+            if self.d.one_in(2) {
+                let to = self.of_tables(&[
+                    ("eos via ip4-lookup-in-table 10", &[(10, false)]),
+                    ("eos via ip6-lookup-in-table 10 uniform", &[(10, true)]),
+                    ("via ip-lookup-in-table 0", &[]),
+                    ("eos drop", &[]),
+                    ("eos via 10.0.0.7 out-labels 3", &[]),
+                    ("non-eos via 10.0.0.7 out-labels 17 18 uniform exp 6", &[]),
                 ]);
-                let _ = writeln!(mpls, "    - {} {to}", 100 + l);
+                let to = if labelled && self.d.one_in(4) {
+                    Some("non-eos via mpls-lookup-in-table 7")
+                } else {
+                    to
+                };
+                let _ = writeln!(mpls, "    - {} {}", 100 + l, to.unwrap_or("drop"));
                 continue;
             }
             let _ = writeln!(
@@ -194,16 +224,31 @@ impl Doc {
                 self.d.of(&["200", "33 200"])
             );
         }
+        for label in 110..112 {
+            let path = self.d.of(PATHS).replace(", mtu: 1400", "");
+            let table = if labelled { self.d.of(&["", ", table: 7"]) } else { "" };
+            let on = interface(&mut self.d).map_or(String::new(), |i| format!(", interface: {i}"));
+            let to = match self.d.below(6) {
+                0 => format!("eos: true{table}, via: {{{path}}}"),
+                1 => "eos: true, via: {table: 0, lookup: ip}".into(),
+                2 => "type: drop".into(),
+                3 => format!("eos: true, via: [{{address: 10.0.0.7, out-labels: [200]{on}}}]"),
+                _ => continue,
+            };
+            let _ = writeln!(mpls, "    - {{label: {label}, {to}}}");
+        }
         if self.d.one_in(2)
             && let Some(i) = interface(&mut self.d)
         {
             let via = self.d.of(&["10.0.0.9", "10.0.0.8"]);
             let l2 = self.d.of(&["l2-only: true", "l2-only: false", "l2-only: true, control-word: true"]);
             let more = self.d.of(&["", " ttl 9", " weight 2", " uniform"]);
-            let _ = write!(
-                mpls,
-                "  tunnels:\n    mpls-tunnel0: {{{l2}, via: [{via} {i} out-labels 100{more}]}}\n"
-            );
+            let with = self.d.of(&["weight: 3", "ttl: 9", "mode: uniform, exp: copy", "exp: 5"]);
+            let path = match self.d.one_in(2) {
+                true => format!("{via} {i} out-labels 100{more}"),
+                false => format!("{{address: {via}, interface: {i}, out-labels: [100], {with}}}"),
+            };
+            let _ = write!(mpls, "  tunnels:\n    mpls-tunnel0: {{{l2}, via: [{path}]}}\n");
             let _ = writeln!(self.interfaces, "  mpls-tunnel0: {{mtu: 1400, mac: \"02:00:00:00:07:01\"}}");
         }
         self.rest += &format!("mpls:\n{mpls}");
@@ -223,12 +268,12 @@ impl Doc {
             }
         }
         if self.d.one_in(2) {
-            let other = self.d.of(PUNTED);
-            let limit = self.d.of(&["off", "{rate: 90}", "{rate: 90, burst: 8}"]);
-            self.rest += &format!(
-                "punt:\n  icmp: {{rate: {}, burst: 7}}\n  {other}: {limit}\n",
-                self.d.of(&[100, 200])
-            );
+            self.rest += &format!("punt:\n  icmp: {{rate: {}, burst: 7}}\n", self.d.of(&[100, 200]));
+            let others: std::collections::BTreeSet<&str> = (0..3).map(|_| self.d.of(PUNTED)).collect();
+            for other in others {
+                let limit = self.d.of(&["off", "{rate: 90}", "{rate: 90, burst: 8}"]);
+                self.rest += &format!("  {other}: {limit}\n");
+            }
         }
         let plain: Vec<String> = routed
             .iter()
@@ -236,8 +281,11 @@ impl Doc {
             .filter(|i| i.starts_with('p') && !i.contains(':'))
             .cloned()
             .collect();
-        if plain.len() > 1 && self.d.one_in(2) {
-            let (a, b) = (&plain[0], &plain[plain.len() - 1]);
+        let device = |i: &String| i.split('.').next().map(str::to_owned);
+        if let (Some(a), Some(b)) = (plain.first(), plain.last())
+            && device(a) != device(b)
+            && self.d.one_in(2)
+        {
             let way = self.d.of(&["rx", "tx", "both", "both, l2: true"]);
             self.rest += &format!("span:\n  - {{source: {a}, destination: {b}, direction: {way}}}\n");
             if self.d.one_in(2) && self.rest.lines().any(|l| l == "  bd10:") {

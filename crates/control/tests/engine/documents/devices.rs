@@ -65,7 +65,11 @@ impl Doc {
             "  {name}:\n    mac: \"02:00:00:00:{mac:02x}:{n:02x}\"\n    mtu: {mtu}"
         );
         if self.d.one_in(3) {
-            let _ = writeln!(self.interfaces, "    description: {}", self.d.of(&["one", "two: x", "drei"]));
+            let _ =
+                writeln!(self.interfaces, "    description: {}", self.d.of(&["one", "\"two: x\"", "drei"]));
+        }
+        if self.d.one_in(9) {
+            self.interfaces += "    device-type: dpdk\n";
         }
         let up = !self.d.one_in(4);
         if !up {
@@ -77,6 +81,7 @@ impl Doc {
                 let mut a = self.addresses();
                 if let Some(lender) = self.lender() {
                     a = format!("unnumbered: {lender}");
+                    self.unnumbered.push(name.clone());
                 }
                 if !a.is_empty() {
                     let _ = writeln!(self.interfaces, "    {a}");
@@ -158,11 +163,12 @@ impl Doc {
                 }
                 1 => String::new(),
                 _ => {
+                    let own = self.lender().map(|l| format!("unnumbered: {l}"));
+                    self.unnumbered.extend(own.is_some().then(|| sub.clone()));
                     self.routed.push(sub);
                     let lcp = pair && !tags.contains("inner") && self.d.one_in(2);
                     let more = if lcp { format!("lcp: qe{n}.{s}") } else { String::new() };
                     let mpls = if self.d.one_in(5) { "mpls: true".into() } else { String::new() };
-                    let own = self.lender().map(|l| format!("unnumbered: {l}"));
                     let all = [own.unwrap_or_else(|| self.addresses()), more, mpls];
                     all.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(", ")
                 }
@@ -184,6 +190,9 @@ impl Doc {
             poll.push(format!("workers: {{{worker}: {}}}", self.d.of(&["power", "balanced"])));
         }
         let balance = self.d.one_in(3);
+        if self.d.one_in(3) {
+            poll.push(format!("mode: {}", self.d.of(&["latency", "balanced", "power"])));
+        }
         let _ = writeln!(
             self.rest,
             "quiver:\n  workers: {{count: {count}, balance: {balance}}}\n  poll: {{{}}}",

@@ -11,10 +11,10 @@ impl Doc {
         let name = format!("loop{n}");
         let mut parts = vec![];
         match self.d.below(4) {
-            0 if !self.routed.is_empty() => parts.push(format!(
-                "unnumbered: {}",
-                self.d.of(&[0]).to_string().replace('0', &self.routed[0].clone())
-            )),
+            0 if self.routed.first().is_some_and(|lender| !self.unnumbered.contains(lender)) => {
+                parts.push(format!("unnumbered: {}", self.routed[0]));
+                self.unnumbered.push(name.clone());
+            }
             1 => bvi.push(name.clone()),
             _ => parts.push(self.addresses()),
         }

@@ -70,6 +70,8 @@ impl Doc {
             ]);
             let down = of(&["when-down: withdraw, ", "when-down: {ip4: withdraw, ip6: withdraw}, ", "", ""]);
             let _ = writeln!(out, "  {id}: {{{name}{family}{down}{hash}}}");
+            self.tables.push((id, false));
+            self.tables.extend(both.then_some((id, true)));
         }
         if !out.is_empty() {
             self.rest += &format!("tables:\n{out}");
@@ -80,24 +82,28 @@ impl Doc {
         let mut out = String::new();
         for name in self.routed.clone() {
             let mut parts = vec![];
-            let d = &mut self.d;
-            if d.one_in(4) {
-                parts.push(format!(
-                    "table: {}",
-                    d.of(&["10", "20", "{ip4: 10}", "{ip4: 10, ip6: 20}", "{ip6: 20}"])
-                ));
-            }
-            if d.one_in(4) {
-                let family = d.of(&["ip4", "ip6"]);
-                let how = d.of(&[
-                    "strict",
-                    "loose",
-                    "{rx: {mode: loose, table: 10}}",
-                    "{rx: strict, tx: {mode: loose, table: 10}}",
-                    "{tx: strict}",
+            if self.d.one_in(4) {
+                let table = self.of_tables(&[
+                    ("10", &[(10, false), (10, true)]),
+                    ("20", &[(20, false), (20, true)]),
+                    ("{ip4: 10}", &[(10, false)]),
+                    ("{ip4: 10, ip6: 20}", &[(10, false), (20, true)]),
+                    ("{ip6: 20}", &[(20, true)]),
                 ]);
-                parts.push(format!("urpf: {{{family}: {how}}}"));
+                parts.extend(table.map(|t| format!("table: {t}")));
             }
+            if self.d.one_in(4) {
+                let (family, six) = self.d.of(&[("ip4", false), ("ip6", true)]);
+                let how = self.of_tables(&[
+                    ("strict", &[]),
+                    ("loose", &[]),
+                    ("{rx: {mode: loose, table: 10}}", &[(10, six)]),
+                    ("{rx: strict, tx: {mode: loose, table: 10}}", &[(10, six)]),
+                    ("{tx: strict}", &[]),
+                ]);
+                parts.extend(how.map(|how| format!("urpf: {{{family}: {how}}}")));
+            }
+            let d = &mut self.d;
             if d.one_in(4) {
                 let (family, way) = (d.of(&["ip4", "ip6"]), d.of(&["rx", "tx"]));
                 parts.push(format!("tcp-mss-clamp: {{{family}: {{{way}: {}}}}}", d.of(&[1300, 1400])));
@@ -126,7 +132,7 @@ impl Doc {
                     parts.push(format!("{word}: {}", d.of(values)));
                 }
             }
-            if d.one_in(9) {
+            if d.one_in(9) && !self.unnumbered.contains(&name) {
                 parts.push(format!("addresses: [{}]", d.of(&["10.55.0.1/24", "\"2001:db8:55::1/64\""])));
             }
             if !parts.is_empty() {

@@ -7,19 +7,22 @@ impl Doc {
     /// Interfaces at whose other end is another process, and TAPs.
     pub(super) fn sockets(&mut self) {
         let mut memifs = String::new();
+        // Both sides of a socket are never one router's.
+        let role = self.d.of(&["master", "slave"]);
         for n in 0..2 {
             if self.d.one_in(2) {
                 continue;
             }
-            let role = self.d.of(&[
-                "master",
-                "slave",
-                "slave, rx-queues: 2, tx-queues: 2, ring-size: 64, buffer-size: 1024",
-            ]);
+            let rings = match role {
+                "slave" => self.d.of(&["", ", rx-queues: 2, tx-queues: 2, ring-size: 64, buffer-size: 1024"]),
+                _ => "",
+            };
             let mode = self.d.of(&["ethernet", "ethernet", "ip"]);
             let secret = self.d.of(&["", ", secret: one", ", secret: two"]);
-            let _ =
-                writeln!(memifs, "  memif1/{n}: {{socket: \"@drawn\", role: {role}, mode: {mode}{secret}}}");
+            let _ = writeln!(
+                memifs,
+                "  memif1/{n}: {{socket: \"@drawn\", role: {role}, mode: {mode}{rings}{secret}}}"
+            );
             let own = self.d.of(&["", "addresses: [10.41.N.1/24]", "mtu: 1400", "state: down"]);
             if !own.is_empty() {
                 let _ = writeln!(self.interfaces, "  memif1/{n}: {{{}}}", own.replace('N', &n.to_string()));
@@ -68,6 +71,7 @@ impl Doc {
                 ", ip4-address: 10.43.N.2/24, ip6-address: \"2001:db8:43:N::2/64\"",
                 ", ip4-address: 10.43.N.2/24, ip4-gateway: 10.43.N.1",
                 ", ip6-address: \"2001:db8:43:N::2/64\", ip6-gateway: \"fe80::1\"",
+                ", bridge: qtbr, bridge-create: true",
             ]);
             let ring =
                 self.d.of(&["", ", rx-ring-size: 512, tx-ring-size: 512", ", description: Management"]);

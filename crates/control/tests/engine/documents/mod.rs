@@ -31,23 +31,43 @@ struct Doc {
     others: String,
     /// What is said of stations of bridge domains.
     stations: String,
+    /// Interfaces that use addresses of others.
+    unnumbered: Vec<String>,
+    /// Numbers of [`NETS`] that interfaces have.
+    taken: Vec<u8>,
+    /// Routing tables that there are: number, and whether of IPv6.
+    tables: Vec<(u32, bool)>,
     /// What the machine has a part in may be drawn: pairs in Linux, TAPs, sockets, files that are read.
     machine: bool,
 }
 
-const NETS: [&str; 6] =
-    ["10.0.0.1/24", "10.0.1.1/24", "10.0.1.2/24", "10.0.2.1/30", "172.16.0.1/16", "172.16.9.1/24"];
-const NETS6: [&str; 3] = ["2001:db8:1::1/64", "2001:db8:2::1/64", "2001:db8:2::2/64"];
+/// Addresses; those of a number overlap.
+const NETS: [(u8, &str); 6] = [
+    (0, "10.0.0.1/24"),
+    (1, "10.0.1.1/24"),
+    (1, "10.0.1.2/24"),
+    (2, "10.0.2.1/30"),
+    (3, "172.16.0.1/16"),
+    (3, "172.16.9.1/24"),
+];
+const NETS6: [(u8, &str); 3] = [(4, "2001:db8:1::1/64"), (5, "2001:db8:2::1/64"), (5, "2001:db8:2::2/64")];
+
+/// Tables of these numbers, for IPv6 or IPv4.
+type Needs = [(u32, bool)];
 
 impl Doc {
     fn addresses(&mut self) -> String {
-        let mut out: Vec<&str> = vec![];
+        let (mut out, mut mine): (Vec<&str>, Vec<u8>) = (vec![], vec![]);
         for _ in 0..self.d.below(4) {
-            let net = if self.d.one_in(3) { self.d.of(&NETS6) } else { self.d.of(&NETS) };
-            if !out.contains(&net) {
+            let (number, net) = if self.d.one_in(3) { self.d.of(&NETS6) } else { self.d.of(&NETS) };
+            // Interfaces of different tables may have the same.
+            let free = !self.taken.contains(&number) || self.d.one_in(12);
+            if !out.contains(&net) && (free || mine.contains(&number)) {
                 out.push(net);
+                mine.push(number);
             }
         }
+        self.taken.extend(mine);
         if out.is_empty() {
             String::new()
         } else {
@@ -55,17 +75,19 @@ impl Doc {
         }
     }
 
+    /// One of the texts whose tables are there.
+    fn of_tables<'a>(&mut self, all: &[(&'a str, &Needs)]) -> Option<&'a str> {
+        let are_there = |(_, needs): &&(&str, &Needs)| needs.iter().all(|n| self.tables.contains(n));
+        let all: Vec<&str> = all.iter().filter(are_there).map(|(text, _)| *text).collect();
+        (!all.is_empty()).then(|| self.d.of(&all))
+    }
+
     /// A device whose addresses another one may use as its own.
     fn lender(&mut self) -> Option<String> {
         let all: Vec<&String> = self.routed.iter().filter(|i| !i.contains('.')).collect();
         let last = all.last().map(|i| (*i).clone())?;
         // One that is unnumbered lends nothing.
-        let own = self
-            .interfaces
-            .split(&format!("  {last}:\n"))
-            .nth(1)
-            .is_some_and(|of| of.contains("    unnumbered"));
-        (self.d.one_in(7) && !own).then_some(last)
+        (self.d.one_in(7) && !self.unnumbered.contains(&last)).then_some(last)
     }
 }
 
@@ -93,9 +115,13 @@ fn written(bytes: &[u8], seed: u64, machine: bool) -> String {
         bridged: vec![],
         bare: vec![],
         stations: String::new(),
+        unnumbered: vec![],
+        taken: vec![],
+        tables: vec![],
         others: String::new(),
         machine,
     };
+    doc.tables();
     let mut order: Vec<u64> = (0..4).collect();
     if doc.d.one_in(2) {
         order.swap(0, 2);
@@ -106,7 +132,6 @@ fn written(bytes: &[u8], seed: u64, machine: bool) -> String {
     let mut bvi = vec![];
     (0..3).for_each(|n| doc.loopback(n, &mut bvi));
     doc.bridges(bvi);
-    doc.tables();
     doc.tunnels();
     doc.layer3();
     doc.above();
