@@ -581,6 +581,10 @@ def page(folder, r):
         say.append("## Over devices\n")
         say.append(note["devices"])
 
+    if note.get("documents"):
+        say.append("## Large documents\n")
+        say.append(note["documents"])
+
     if r.of("idle"):
         say.append("## Without traffic\n")
         for o in r.of("idle"):
