@@ -218,6 +218,9 @@ func (t Table) change(ctx context.Context, prefix netip.Prefix, via uint32) erro
 	if p.online {
 		p.add(groupOf(t.place, !prefix.Addr().Is4(), via), prefix, via)
 		p.wake()
+	} else {
+		// The next stream sends it with all else, under numbers behind this one: Wait waits for those.
+		p.last++
 	}
 	return nil
 }

@@ -330,10 +330,22 @@ func TestARefusedClientEnds(t *testing.T) {
 	f.endAfter = 1
 	f.mu.Unlock()
 	f.kill()
-	f.start(t)
+	ctx := soon(t)
+	p.mu.Lock()
+	err := p.until(ctx, func() bool { return !p.online })
+	p.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What is set while there is no router is waited for as well.
 	prefix := netip.MustParsePrefix("20.0.0.0/24")
-	_ = p.Set(t.Context(), prefix, via)
-	if err := p.Wait(soon(t)); !errors.Is(err, ErrRefused) {
+	if err := p.Set(ctx, prefix, via); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- p.Wait(ctx) }()
+	f.start(t)
+	if err := <-waited; !errors.Is(err, ErrRefused) {
 		t.Fatalf("%v", err)
 	}
 	if err := p.Set(t.Context(), prefix, via); !errors.Is(err, ErrRefused) {
