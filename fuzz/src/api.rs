@@ -109,7 +109,7 @@ impl Bench {
         let who = Who(Ok(Arc::new(caller)));
         // Earlier connections end when the server sees that.
         loop {
-            if let Ok(place) = places.take(&who) {
+            if let Ok((who @ Who(Ok(_)), place)) = places.take(who.clone()) {
                 assert!(to.send(Ok(Connection::new(theirs, who, place))).await.is_ok(), "it serves");
                 return ours;
             }

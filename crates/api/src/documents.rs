@@ -1,43 +1,76 @@
 //! Documents are large, and read as a whole before anybody looks at them: only some at once.
 
+use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use command::Access;
+use http_body::{Frame, SizeHint};
 use tokio::sync::Semaphore;
-use tonic::codegen::Service;
-use tonic::codegen::http::Request;
+use tokio::time::{Instant, Sleep, sleep};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
+use tonic::codegen::{Bytes, Service, StdError};
 
-use crate::who::Who;
+use crate::who::{Key, Who};
 
 /// Calls with documents at once of those who may only look, and of those who may do more: nobody of the first keeps the others away.
 const LOOKING: usize = 4;
 const MORE: usize = 8;
+/// A client has one in so many of these, and leaves some to others.
+const SHARE: usize = 2;
+/// A message of which nothing comes for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Where such calls go.
 const SERVICE: &str = "/quiver.v1.Configuration/";
+
+/// Places for calls: of all together, and of each client that has some.
+struct Places {
+    most: usize,
+    all: Arc<Semaphore>,
+    each: Mutex<HashMap<Key, Weak<Semaphore>>>,
+}
+
+impl Places {
+    fn new(most: usize) -> Arc<Self> {
+        Arc::new(Places { most, all: Arc::new(Semaphore::new(most)), each: Mutex::default() })
+    }
+
+    fn of(&self, client: Key) -> Arc<Semaphore> {
+        let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = each.get(&client).and_then(Weak::upgrade) {
+            return known;
+        }
+        each.retain(|_, of| of.strong_count() != 0);
+        let of = Arc::new(Semaphore::new(self.most / SHARE));
+        each.insert(client, Arc::downgrade(&of));
+        of
+    }
+}
 
 /// Has calls with documents wait for one another, before they are read.
 #[derive(Clone)]
 pub struct Documents<S> {
     inner: S,
-    looking: Arc<Semaphore>,
-    more: Arc<Semaphore>,
+    looking: Arc<Places>,
+    more: Arc<Places>,
 }
 
 impl<S> Documents<S> {
     /// Before a service.
     pub fn new(inner: S) -> Self {
-        let places = |n| Arc::new(Semaphore::new(n));
-        Documents { inner, looking: places(LOOKING), more: places(MORE) }
+        Documents { inner, looking: Places::new(LOOKING), more: Places::new(MORE) }
     }
 }
 
-impl<S, B> Service<Request<B>> for Documents<S>
+impl<S> Service<Request<Body>> for Documents<S>
 where
-    S: Service<Request<B>> + Clone + Send + 'static,
+    S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
     S::Future: Send,
-    B: Send + 'static,
+    S::Error: Send,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -47,19 +80,169 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
         // The one that is ready is taken, and a copy of it left.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
-        if !request.uri().path().starts_with(SERVICE) {
+        let caller = request.extensions().get::<Who>().and_then(|who| who.0.as_ref().ok());
+        // Whoever has no role is refused for that.
+        let Some(caller) = caller.filter(|_| request.uri().path().starts_with(SERVICE)) else {
             return Box::pin(inner.call(request));
-        }
-        let who = request.extensions().get::<Who>().and_then(|who| who.0.as_ref().ok());
-        let looks = who.is_none_or(|caller| caller.access < Access::Operate);
-        let places = Arc::clone(if looks { &self.looking } else { &self.more });
+        };
+        let places = if caller.access < Access::Operate { &self.looking } else { &self.more };
+        let (all, own) = (Arc::clone(&places.all), places.of(Key::of(caller)));
         Box::pin(async move {
-            let _place = places.acquire_owned().await;
-            inner.call(request).await
+            let places = (own.acquire_owned().await, all.acquire_owned().await);
+            // What has begun goes on where the client is gone, and has its places until it is done.
+            let called = tokio::spawn(async move {
+                let done = inner.call(request.map(|body| Body::new(Coming::new(body)))).await;
+                drop(places);
+                done
+            });
+            let failed = |_| Ok(Status::internal("the call has failed: the router's log tells").into_http());
+            called.await.unwrap_or_else(failed)
         })
+    }
+}
+
+/// A message that has to come.
+struct Coming {
+    body: Body,
+    time: Pin<Box<Sleep>>,
+}
+
+impl Coming {
+    fn new(body: Body) -> Self {
+        Coming { body, time: Box::pin(sleep(PATIENCE)) }
+    }
+}
+
+impl http_body::Body for Coming {
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            ready!(self.time.as_mut().poll(context));
+            let why = format!("nothing of the message came for {} s", PATIENCE.as_secs());
+            return Poll::Ready(Some(Err(Status::aborted(why).into())));
+        };
+        self.time.as_mut().reset(Instant::now() + PATIENCE);
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::who::tests::somebody;
+    use std::future::poll_fn;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use tokio::sync::Notify;
+    use tonic::Code;
+
+    /// What it does goes on until it is told that it is done.
+    #[derive(Clone, Default)]
+    struct Work {
+        begun: Arc<AtomicUsize>,
+        done: Arc<Notify>,
+    }
+
+    impl Service<Request<Body>> for Work {
+        type Response = Response<Body>;
+        type Error = StdError;
+        type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, StdError>> + Send>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), StdError>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            let Work { begun, done } = self.clone();
+            Box::pin(async move {
+                begun.fetch_add(1, Relaxed);
+                done.notified().await;
+                Ok(Response::default())
+            })
+        }
+    }
+
+    fn request(user: u32) -> Request<Body> {
+        let mut request = Request::default();
+        *request.uri_mut() = "http://localhost/quiver.v1.Configuration/Check".parse().unwrap();
+        request.extensions_mut().insert(Who(Ok(somebody(user, Access::Read))));
+        request
+    }
+
+    async fn settled() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_keeps_his_places_until_what_he_began_is_done() {
+        let work = Work::default();
+        let mut documents = Documents::new(work.clone());
+        let begun = || work.begun.load(Relaxed);
+        for _ in 0..20 {
+            let call = tokio::spawn(documents.call(request(7)));
+            settled().await;
+            call.abort();
+        }
+        assert_eq!(begun(), LOOKING / SHARE);
+        // He keeps nobody else away.
+        let other = tokio::spawn(documents.call(request(8)));
+        settled().await;
+        assert_eq!(begun(), LOOKING / SHARE + 1);
+        let again = tokio::spawn(documents.call(request(7)));
+        settled().await;
+        assert_eq!(begun(), LOOKING / SHARE + 1);
+        work.done.notify_waiters();
+        other.await.unwrap().unwrap();
+        settled().await;
+        assert_eq!(begun(), LOOKING / SHARE + 2);
+        work.done.notify_waiters();
+        again.await.unwrap().unwrap();
+    }
+
+    /// A message of which so much comes, and then nothing.
+    struct Stalled(usize);
+
+    impl http_body::Body for Stalled {
+        type Data = Bytes;
+        type Error = StdError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+            if self.0 == 0 {
+                return Poll::Pending;
+            }
+            self.0 -= 1;
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"some")))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_that_does_not_come_is_given_up() {
+        let mut coming = Coming::new(Body::new(Stalled(2)));
+        let mut next = async || poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut coming), cx)).await;
+        assert!(next().await.unwrap().is_ok() && next().await.unwrap().is_ok());
+        coming.time.as_mut().reset(Instant::now());
+        let refused = poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut coming), cx)).await;
+        assert_eq!(refused.unwrap().unwrap_err().downcast::<Status>().unwrap().code(), Code::Aborted);
     }
 }

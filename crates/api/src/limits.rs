@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 use tokio_stream::Stream;
-use tonic::metadata::MetadataMap;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
 use tonic::{Request, Status};
 
 /// Calls of a connection at once; further ones wait in the client.
@@ -18,12 +19,15 @@ pub const DOCUMENT: usize = 32 << 20;
 /// What of a connection's requests may be under way and not yet read, in bytes: for each call, and together.
 pub const WINDOW: u32 = 1 << 20;
 pub const WINDOWS: u32 = 4 << 20;
+/// A connection of which nothing is heard for so long is asked whether it is there, and closed when it then says nothing for so long.
+pub const SILENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Pieces of an answer that are held for a client which has not taken them.
 pub const PIECES: usize = 2;
 
 /// How long a client wants to wait for a call (`grpc-timeout`, gRPC over HTTP2).
-fn time_left(metadata: &MetadataMap) -> Option<Duration> {
-    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+fn time_left(headers: &http::HeaderMap) -> Option<Duration> {
+    let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if number.len() > 8 || !number.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -46,7 +50,42 @@ pub struct Deadline(Option<Pin<Box<Sleep>>>);
 impl Deadline {
     /// Of a request that has just come.
     pub fn of<T>(request: &Request<T>) -> Deadline {
-        Deadline(time_left(request.metadata()).map(|t| Box::pin(tokio::time::sleep(t))))
+        Deadline(time_left(request.metadata().as_ref()).map(|t| Box::pin(tokio::time::sleep(t))))
+    }
+}
+
+fn over() -> Status {
+    Status::deadline_exceeded("the time for the call is over")
+}
+
+/// Ends calls of which there is no answer yet when their time is over. So does tonic, around all this and no earlier: it says `CANCELLED`.
+#[derive(Clone)]
+pub struct Deadlines<S>(pub S);
+
+impl<S, B> Service<http::Request<B>> for Deadlines<S>
+where
+    S: Service<http::Request<B>, Response = http::Response<Body>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let sleep = time_left(request.headers()).map(tokio::time::sleep);
+        let answer = self.0.call(request);
+        let Some(sleep) = sleep else { return Box::pin(answer) };
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                answer = answer => answer,
+                () = sleep => Ok(over().into_http()),
+            }
+        })
     }
 }
 
@@ -77,7 +116,7 @@ impl<T, S: Stream<Item = Result<T, Status>>> Stream for Until<S> {
         let Some(sleep) = self.sleep.as_mut() else { return Poll::Ready(None) };
         if sleep.as_mut().poll(cx).is_ready() {
             self.sleep = None;
-            return Poll::Ready(Some(Err(Status::deadline_exceeded("the time for the call is over"))));
+            return Poll::Ready(Some(Err(over())));
         }
         let next = ready!(self.answers.as_mut().poll_next(cx));
         Poll::Ready(next)
@@ -91,7 +130,7 @@ mod tests {
     #[test]
     fn the_time_for_a_call() {
         let left = |text: &str| {
-            let mut metadata = MetadataMap::new();
+            let mut metadata = http::HeaderMap::new();
             metadata.insert("grpc-timeout", text.parse().unwrap());
             time_left(&metadata)
         };
@@ -101,5 +140,31 @@ mod tests {
         for wrong in ["", "S", "123456789S", "1x", "-1S", "1.5S"] {
             assert_eq!(left(wrong), None, "{wrong}");
         }
+    }
+
+    /// No answer comes.
+    struct Never;
+
+    impl Service<http::Request<()>> for Never {
+        type Response = http::Response<Body>;
+        type Error = Status;
+        type Future = std::future::Pending<Result<http::Response<Body>, Status>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: http::Request<()>) -> Self::Future {
+            std::future::pending()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_time_is_over_ends_before_tonic_ends_it() {
+        let mut request = http::Request::new(());
+        request.headers_mut().insert("grpc-timeout", "50m".parse().unwrap());
+        let answer = Deadlines(Never).call(request).await.unwrap();
+        let status = Status::from_header_map(answer.headers()).unwrap();
+        assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
     }
 }

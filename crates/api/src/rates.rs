@@ -104,12 +104,12 @@ impl Client {
 
     fn too_many_calls(&self, again: Duration) -> Status {
         let most = self.rate.calls;
-        status::too_much(&format!("more than {most} calls a second"), &most.to_string(), again)
+        status::too_much("rate", &format!("more than {most} calls a second"), &most.to_string(), again)
     }
 
     fn too_many_bytes(&self, again: Duration) -> Status {
         let most = self.rate.bytes;
-        status::too_much(&format!("more than {most} bytes a second"), &most.to_string(), again)
+        status::too_much("rate", &format!("more than {most} bytes a second"), &most.to_string(), again)
     }
 }
 

@@ -20,7 +20,7 @@ use tonic::{Request, Status};
 use tower::layer::layer_fn;
 
 use crate::documents::Documents;
-use crate::limits;
+use crate::limits::{self, Deadlines};
 use crate::rates::{Clients, Rates};
 use crate::service::{Router, Shared, commands, routes};
 use crate::tls::{self, Lines, Room};
@@ -32,11 +32,7 @@ use crate::v1::events_server::EventsServer;
 use crate::v1::packets_server::PacketsServer;
 use crate::v1::routes_server::RoutesServer;
 use crate::v1::system_server::SystemServer;
-use crate::who::{self, Connection, Places, Who};
-
-/// A connection of which nothing is heard for so long is asked whether it is there, and closed when it then says nothing for so long.
-const SILENCE: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::who::{self, Connection, Places, Refusal, Who};
 
 /// How often an address is tried again that was taken.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -167,10 +163,14 @@ pub fn services(
         drops: Default::default(),
         commands: commands::list(registry),
     }));
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(v1::SCHEMA)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()?;
+    let described = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(v1::SCHEMA)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let reflection = described().build_v1()?;
+    // By its name of before, which tools still ask for.
+    let before = described().build_v1alpha()?;
     Ok(async move |connections| {
         let clients = Clients::new(rate);
         let (reporter, health) = tonic_health::server::health_reporter();
@@ -182,15 +182,17 @@ pub fn services(
         reporter.set_serving::<EventsServer<Router>>().await;
         reporter.set_serving::<PacketsServer<Router>>().await;
         let served = Server::builder()
-            .layer(layer_fn(Documents::new))
             .layer(InterceptorLayer::new(known))
+            .layer(layer_fn(Deadlines))
+            .layer(layer_fn(Documents::new))
             .layer(layer_fn(move |inner| Rates::new(inner, clients.clone())))
             .max_concurrent_streams(Some(limits::CALLS))
             .initial_stream_window_size(Some(limits::WINDOW))
             .initial_connection_window_size(Some(limits::WINDOWS))
-            .http2_keepalive_interval(Some(SILENCE))
-            .http2_keepalive_timeout(Some(PATIENCE))
+            .http2_keepalive_interval(Some(limits::SILENCE))
+            .http2_keepalive_timeout(Some(limits::PATIENCE))
             .add_service(reflection)
+            .add_service(before)
             .add_service(health)
             .add_service(CommandsServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
             .add_service(ConfigurationServer::new(router.clone()).max_decoding_message_size(limits::DOCUMENT))
@@ -231,9 +233,10 @@ fn connections(
         while !to.is_closed() {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let who = Who(gate.caller(&stream).map(Arc::new).map_err(Into::into));
-                    let place = match places.take(&who) {
-                        Ok(place) => place,
+                    let caller = gate.caller(&stream).map(Arc::new);
+                    let (who, place) = match places.take(Who(caller.map_err(|why| Refusal::Role(why.into()))))
+                    {
+                        Ok(taken) => taken,
                         Err(why) => {
                             // Not by `try_write`, for which a new stream is not yet ready.
                             if let Ok(mut stream) = stream.into_std() {
@@ -243,6 +246,9 @@ fn connections(
                             continue;
                         }
                     };
+                    if let Err(Refusal::Place(why)) = &who.0 {
+                        lines.warn(format!("API: refused a connection: {why}"));
+                    }
                     if to.send(Ok(Connection::new(stream, who, place))).await.is_err() {
                         return;
                     }
@@ -298,13 +304,16 @@ async fn strangers(
         let (places, to) = (places.clone(), to.clone());
         tokio::spawn(async move {
             let Some((stream, who)) = door.admit(stream, address, &lines, &reached).await else { return };
-            let place = match places.take(&who) {
-                Ok(place) => place,
+            let (who, place) = match places.take(who) {
+                Ok(taken) => taken,
                 Err(why) => {
                     lines.warn(format!("API on {at}: refused {address}: {why}"));
                     return tls::part(stream, &who::farewell(who::ENHANCE_YOUR_CALM, &why)).await;
                 }
             };
+            if let Err(Refusal::Place(why)) = &who.0 {
+                lines.warn(format!("API on {at}: refused {address}: {why}"));
+            }
             drop(held);
             let _ = to.send(Ok(Connection::new(stream, who, place))).await;
         });

@@ -91,14 +91,14 @@ struct RetryInfo {
     delay: Option<prost_types::Duration>,
 }
 
-/// Somebody asks for too much, and may come again.
-pub fn too_much(message: &str, value: &str, again: Duration) -> Status {
+/// Somebody asks for more than the limit `quiver.api.RULE`, and may come again.
+pub fn too_much(rule: &str, message: &str, value: &str, again: Duration) -> Status {
     // Whole milliseconds, and not earlier.
     let again = Duration::from_millis(again.as_millis() as u64 + 1);
     let message = format!("{message}; come again in {} ms", again.as_millis());
     let info = ErrorInfo {
-        rule: "rate".into(),
-        object: "quiver.api.rate".into(),
+        rule: rule.into(),
+        object: format!("quiver.api.{rule}"),
         value: value.into(),
         message: message.clone(),
         ..ErrorInfo::default()

@@ -4,27 +4,50 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use command::{Access, Caller};
 use control::commands::{Full, Reached};
 use control::ctl::MAX_CLIENTS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
 use tonic::transport::server::Connected;
 use tonic::{Request, Status};
 
-use crate::status;
+use crate::{limits, status};
 
 /// Connections on top of [`MAX_CLIENTS`] that only who may change things gets, so that lookers cannot lock them out.
 const RESERVED: usize = 8;
-/// Connections of all who may do nothing, and are told so.
+/// Connections of all who may do nothing, and are told so; so many more of all for whom there is no place.
 const NOBODIES: usize = 4;
+/// How long who has no place is told so: with the next connection there may be one.
+const TOLD: Duration = Duration::from_secs(2);
+/// The time for the first bytes of HTTP/2, and how many these are (RFC 9113, section 3.4). Who has said them is asked for signs of life.
+const BEGIN: Duration = limits::SILENCE.saturating_add(limits::PATIENCE);
+const PREFACE: usize = 24;
 /// Characters with which somebody is sent away: less than the smallest frame that is taken.
 const MOST_WORDS: usize = 1024;
 
-/// Who is at the other end: somebody with a role, or why nobody.
+/// Who is at the other end: somebody with a role and a place, or why nobody.
 #[derive(Clone, Debug)]
-pub struct Who(pub Result<Arc<Caller>, Arc<str>>);
+pub struct Who(pub Result<Arc<Caller>, Refusal>);
+
+/// Why somebody is refused each call.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    /// There is no role.
+    Role(Arc<str>),
+    /// There is no place among the connections.
+    Place(Arc<str>),
+}
+
+impl Who {
+    /// Whether there was a place among the connections.
+    pub fn is_placed(&self) -> bool {
+        !matches!(self.0, Err(Refusal::Place(_)))
+    }
+}
 
 /// Who a client is: a Unix user, or a name in certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +84,8 @@ impl Key {
 pub fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, Status> {
     match request.extensions().get() {
         Some(Who(Ok(caller))) => Ok(Arc::clone(caller)),
-        Some(Who(Err(why))) => {
+        Some(Who(Err(Refusal::Place(why)))) => Err(status::too_much("connections", why, "", TOLD)),
+        Some(Who(Err(Refusal::Role(why)))) => {
             Err(status::denied(&format!("{why}: the role `read` is missing"), Access::Read))
         }
         None => Err(status::denied("it is not known who you are", Access::Read)),
@@ -95,11 +119,11 @@ impl Places {
         Places { reached, each: each.into() }
     }
 
-    /// The next free place for somebody.
+    /// The next free place for somebody, or one at which each call is told that there is none: of a GOAWAY gRPC's C core tells nobody.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn take(&self, who: &Who) -> Result<Place, String> {
+    /// Why there is neither.
+    pub fn take(&self, who: Who) -> Result<(Who, Place), String> {
         let (client, each, most) = match &who.0 {
             Ok(caller) if caller.access >= Access::Write => {
                 (Key::of(caller).to_string(), self.each, MAX_CLIENTS + RESERVED)
@@ -108,10 +132,15 @@ impl Places {
             // They are told why, and have no more than that.
             Err(_) => ("nobody".into(), NOBODIES, MAX_CLIENTS),
         };
-        match self.reached.enter(&client, each, most) {
-            Ok(()) => Ok(Place(self.reached.clone(), client)),
-            Err(Full::Client) => Err(format!("{client} has {each} connections, and may not have more")),
-            Err(Full::All) => Err(format!("there are {most} connections, and no more are taken")),
+        let why = match self.reached.enter(&client, each, most) {
+            Ok(()) => return Ok((who, Place(self.reached.clone(), client))),
+            Err(Full::Client) => format!("{client} has {each} connections, and may not have more"),
+            Err(Full::All) => format!("there are {most} connections, and no more are taken"),
+        };
+        let (client, most) = ("refused".to_owned(), MAX_CLIENTS + RESERVED + NOBODIES);
+        match self.reached.enter(&client, NOBODIES, most) {
+            Ok(()) => Ok((Who(Err(Refusal::Place(why.into()))), Place(self.reached.clone(), client))),
+            Err(_) => Err(why),
         }
     }
 }
@@ -150,13 +179,19 @@ impl<W: AsyncRead + AsyncWrite + Send + Unpin> Way for W {}
 pub struct Connection {
     way: Box<dyn Way>,
     who: Who,
+    /// When it ends, for who has said nothing or has no place.
+    end: Option<Pin<Box<Sleep>>>,
+    /// Bytes that are still to come of those at the beginning.
+    begin: usize,
     _place: Place,
 }
 
 impl Connection {
     /// Of somebody who has a place.
     pub fn new(way: impl Way + 'static, who: Who, place: Place) -> Self {
-        Connection { way: Box::new(way), who, _place: place }
+        let end = if who.is_placed() { BEGIN } else { TOLD };
+        let end = Some(Box::pin(sleep(end)));
+        Connection { way: Box::new(way), who, end, begin: PREFACE, _place: place }
     }
 }
 
@@ -174,7 +209,19 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.way).poll_read(cx, to)
+        // The end of what comes ends the connection.
+        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(Ok(()));
+        }
+        let before = to.filled().len();
+        ready!(Pin::new(&mut self.way).poll_read(cx, to))?;
+        if self.begin != 0 {
+            self.begin = self.begin.saturating_sub(to.filled().len() - before);
+            if self.begin == 0 && self.who.is_placed() {
+                self.end = None;
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -201,5 +248,63 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.way).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tonic::Code;
+
+    /// A user who may do so much.
+    pub fn somebody(user: u32, access: Access) -> Arc<Caller> {
+        let (groups, process, ssh, remote) = (vec![], None, None, None);
+        Arc::new(Caller { access, user, group: user, groups, process, ssh, remote })
+    }
+
+    fn code(who: &Who) -> Option<Code> {
+        let mut request = Request::new(());
+        request.extensions_mut().insert(who.clone());
+        caller(&request).err().map(|refused| refused.code())
+    }
+
+    /// Whether a connection on which nothing more comes ends when its time is over.
+    async fn is_ended_by_the_time(connection: &mut Connection) -> bool {
+        let Some(end) = &mut connection.end else { return false };
+        end.as_mut().reset(tokio::time::Instant::now());
+        connection.read(&mut [0; 1]).await.unwrap() == 0
+    }
+
+    #[tokio::test]
+    async fn who_has_no_place_is_told_so_for_a_while() {
+        let places = Places::new(Reached::default(), 2);
+        let ann = || Who(Ok(somebody(7, Access::Read)));
+        let held: Vec<_> = (0..2 + NOBODIES).map(|_| places.take(ann()).unwrap()).collect();
+        let codes: Vec<_> = held.iter().map(|(who, _)| code(who)).collect();
+        assert_eq!(codes[..2], [None, None]);
+        assert_eq!(codes[2..], [Some(Code::ResourceExhausted); NOBODIES]);
+        assert_eq!(places.take(ann()).unwrap_err(), "uid:7 has 2 connections, and may not have more");
+        // Nobody else's place is gone.
+        assert_eq!(code(&places.take(Who(Ok(somebody(8, Access::Read)))).unwrap().0), None);
+        let (who, place) = held.into_iter().next_back().unwrap();
+        let (mut here, there) = duplex(100);
+        let mut connection = Connection::new(there, who, place);
+        here.write_all(&[7; PREFACE]).await.unwrap();
+        assert_eq!(connection.read(&mut [0; 100]).await.unwrap(), PREFACE);
+        assert!(is_ended_by_the_time(&mut connection).await);
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_is_not_waited_for() {
+        let places = Places::new(Reached::default(), 2);
+        for (said, waits) in [(0, false), (PREFACE - 1, false), (PREFACE, true)] {
+            let (who, place) = places.take(Who(Ok(somebody(7, Access::Read)))).unwrap();
+            let (mut here, there) = duplex(100);
+            let mut connection = Connection::new(there, who, place);
+            here.write_all(&vec![7; said]).await.unwrap();
+            connection.read_exact(&mut vec![0; said]).await.unwrap();
+            assert_eq!(is_ended_by_the_time(&mut connection).await, !waits, "{said}");
+        }
     }
 }

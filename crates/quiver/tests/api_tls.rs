@@ -430,11 +430,9 @@ async fn each_client_has_so_many_connections() {
     assert!(clients.contains(r#"{"client":"tls:fleet.example.net","connections":2}"#), "{clients}");
     let more = lab.local().await;
     more.system().await.unwrap();
-    let error = match Router::unix(lab.file("api")).await {
-        Ok(router) => router.system().await.unwrap_err(),
-        Err(e) => e,
-    };
-    assert!(matches!(error.code, Code::Unavailable | Code::ResourceExhausted), "{error:?}");
+    let error = Router::unix(lab.file("api")).await.unwrap().system().await.unwrap_err();
+    assert_eq!(error.code, Code::ResourceExhausted, "{error:?}");
+    assert!(error.retry_after.is_some() && error.message.starts_with("uid:0 has 2 connections"), "{error:?}");
     lab.tells("uid:0 has 2 connections").await;
     // Places come back.
     drop(first);

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::who::Who;
+use crate::who::{Refusal, Who};
 use files::Files;
 pub use files::Problem;
 pub use lines::{Lines, Write};
@@ -198,11 +198,10 @@ impl Door {
         match timeout(HANDSHAKE, shaken).await {
             Ok(Ok(stream)) => {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-                let who = self.who(certificate?, address).map(Arc::new).map_err(Arc::from);
-                if let Err(why) = &who {
+                let who = self.who(certificate?, address).map(Arc::new).map_err(|why| {
                     lines.warn(format!("API on {}: refused {address}: {why}", self.address));
-                }
-                // Who may do nothing is told so with each call: of a GOAWAY not all clients tell.
+                    Refusal::Role(why.into())
+                });
                 Some((stream, Who(who)))
             }
             // Somebody has looked whether anybody listens.
