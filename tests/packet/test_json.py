@@ -35,7 +35,8 @@ UNSEEN = {
     # What Linux changes; tests/labs/test_linux_devices.py does.
     "show lcp bridges": {"bridges[].netns", "refused[].netns"},
     # This machine's kernel may have no VLAN devices.
-    "show lcp": {"default-netns", "pairs[].netns", *(f"not-followed[].{f}" for f in ("netns", "host-if", "reason")), *(f"pairs[].from-linux.{f}" for f in ("state", "mtu", "mac")),
+    "show lcp": {"default-netns", "pairs[].netns", *(f"not-followed[].{f}" for f in ("netns", "host-if", "reason")), *(f"pairs[].from-linux.{f}" for f in ("state", "mtu", "mac", "table")),
+                 "pairs[].refused-table", *(f"pairs[].refused-table.{f}" for f in ("table", "reason")),
                  *(f"pairs[].refused[].{f}" for f in ("address", "reason"))},
     # Of routes of Linux's that fail or differ, and of labels, which not every kernel has; tests/labs/test_linux_routes.py has them.
     "show netlink": {"netns", *(f"failures[].{f}" for f in ("prefix", "metric", "table", "label", "reason")), "unsupported[].what", "unsupported[].routes"},

@@ -5,7 +5,7 @@ use crate::netlink::{Netlink, Request};
 use crate::sys::{self, IfReq};
 use crate::{linux, netns};
 use ::linux::link;
-use ::linux::wire::kind::RTM_GETLINK;
+use ::linux::wire::kind::{RTM_GETLINK, RTM_SETLINK};
 use ::linux::wire::{self, Attributes};
 use packet::MacAddr;
 use std::io;
@@ -184,6 +184,18 @@ impl Link {
     /// Brings it up or down.
     pub fn set_up(&self, up: bool) -> Result<(), Error> {
         self.set_flag(libc::IFF_UP as u16, up, if up { "to go up" } else { "to go down" })
+    }
+
+    /// Puts it into a VRF device, by Linux's number of that, and out of what it is in; 0: into none.
+    ///
+    /// # Errors
+    /// There is no such device, or Linux refuses.
+    pub fn set_master(&self, master: u32) -> Result<(), Error> {
+        let mut body = vec![0; link::IFINFOMSG];
+        body[4..8].copy_from_slice(&self.ifindex()?.to_ne_bytes());
+        let request = Request::change(RTM_SETLINK, 0, &body).with(link::IFLA_MASTER, &master.to_ne_bytes());
+        let changed = netns::within(self.netns(), || Ok(Netlink::here()?.change(request)))?;
+        changed.map_err(|e| self.explain(e, "its VRF"))
     }
 
     /// Has Linux ask no station for its address on this device: there are none behind it, and its frames go to its own address.

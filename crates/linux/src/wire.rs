@@ -30,6 +30,7 @@ pub mod kind {
     pub const RTM_NEWLINK: u16 = 16;
     pub const RTM_DELLINK: u16 = 17;
     pub const RTM_GETLINK: u16 = 18;
+    pub const RTM_SETLINK: u16 = 19;
     pub const RTM_NEWADDR: u16 = 20;
     pub const RTM_DELADDR: u16 = 21;
     pub const RTM_GETADDR: u16 = 22;

@@ -77,7 +77,7 @@ fn table(from: Source<'_>, id: u32, to: &mut Map) {
 
 /// The tables that an interface is in.
 pub(super) fn binding(from: Source<'_>, i: &IfState, to: &mut Map) {
-    let [v4, v6] = [false, true].map(|v6| from.router.table_of_interface(i, v6));
+    let [v4, v6] = [false, true].map(|v6| from.router.operators_table(i, v6));
     let one = |id: u32, v6: bool| id != 0 && !from.router.has_table(RouteTable { v6, id });
     if v4 == v6 || v4 != 0 && v6 == 0 && one(v4, true) || v6 != 0 && v4 == 0 && one(v6, false) {
         to.put_unless("table", v4.max(v6), 0);

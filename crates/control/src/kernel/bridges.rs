@@ -125,8 +125,7 @@ impl Followed {
     pub(super) async fn take_bridges(&self, router: &SharedRouter, all: &BTreeMap<u32, Device>) {
         let interfaces = &self.taken.devices.0;
         let (found, cannot) = bridges_of(all, interfaces);
-        let kind =
-            |d: &Device| matches!(d.link.kind, LinkKind::Other | LinkKind::Loopback | LinkKind::Vrf { .. });
+        let kind = |d: &Device| matches!(d.link.kind, LinkKind::Other | LinkKind::Loopback);
         let other = |d: &&Device| kind(d) && !interfaces.contains_key(&d.link.ifindex);
         *self.others.borrow_mut() = all.values().filter(other).map(|d| d.link.ifindex).collect();
         bridges::take_bridges(&mut router.borrow_mut(), &self.taken.netns, found, cannot);

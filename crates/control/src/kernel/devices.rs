@@ -5,7 +5,7 @@
 
 use super::{Followed, SharedRouter};
 use linux::reader::Device;
-use linux::{Knows, Neighbor};
+use linux::{Knows, LinkKind, Neighbor};
 use net::linux_cp::{Given, Known, Made, Seen};
 use packet::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,30 @@ const PIECE: Duration = Duration::from_millis(2);
 /// Whether it bears the mark of what Quiver has said.
 fn marked(n: &Neighbor) -> bool {
     matches!(n.knows, Knows::Permanent(_)) && n.protocol == drivers::tap::QUIVER
+}
+
+/// The table of a VRF device.
+fn vrf_table(device: &Device) -> Option<u32> {
+    match device.link.kind {
+        LinkKind::Vrf { table } => Some(table),
+        _ => None,
+    }
+}
+
+/// A device, if there is one of this index.
+fn seen(all: &BTreeMap<u32, Device>, ifindex: u32) -> Option<Seen> {
+    let Device { link, addresses } = all.get(&ifindex)?;
+    // Those of a port of a bridge are of no use: the bridge has them.
+    let of_use = addresses.iter().filter(|a| !a.duplicate && link.port.is_none());
+    Some(Seen {
+        ifindex,
+        up: link.up,
+        mtu: link.mtu,
+        mac: link.mac.map(MacAddr),
+        master: link.master,
+        table: all.get(&link.master).and_then(vrf_table),
+        addresses: of_use.map(|a| a.net).collect(),
+    })
 }
 
 /// A device that is looked at.
@@ -43,17 +67,7 @@ async fn make(
             tokio::task::yield_now().await;
             began = Instant::now();
         }
-        let (Some(device), Some(given)) = (all.get(&look.ifindex), given) else { continue };
-        // Those of a port of a bridge are of no use: the bridge has them.
-        let port = device.link.port.is_some();
-        let addresses = device.addresses.iter().filter(|a| !a.duplicate && !port).map(|a| a.net);
-        let seen = Seen {
-            ifindex: look.ifindex,
-            up: device.link.up,
-            mtu: device.link.mtu,
-            mac: device.link.mac.map(MacAddr),
-            addresses: addresses.collect(),
-        };
+        let (Some(seen), Some(given)) = (seen(all, look.ifindex), given) else { continue };
         let made =
             net::linux_cp::take_device(&mut router.borrow_mut(), look.interface, &seen, &given, look.again);
         match made {
@@ -93,6 +107,8 @@ impl Followed {
                 linux::reader::read_devices(&mut requests)
             };
             let all = net::background::run(read).await??;
+            let vrfs = all.iter().filter_map(|(ifindex, d)| Some((*ifindex, vrf_table(d)?))).collect();
+            net::linux_cp::take_vrfs(&mut router.borrow_mut(), &self.taken.netns, vrfs);
             left = make(router, &all, left.into_iter().zip(given)).await;
             // Ports of bridges have no addresses any more.
             if left.is_empty() && bridges {
@@ -160,5 +176,45 @@ impl Followed {
         }
         self.said.borrow_mut().clear();
         self.take_neighbors(router, neighbors).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut out = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
+        out.extend(kind.to_ne_bytes());
+        out.extend(value);
+        out.resize(out.len().next_multiple_of(4), 0);
+        out
+    }
+
+    /// What RTM_NEWLINK says of a device that is up, with IFLA_MASTER and IFLA_LINKINFO: as a VRF device its table, else of whom it is a port.
+    fn device(ifindex: u32, master: u32, info: &[u8]) -> (u32, Device) {
+        let mut body = [&[0; 4][..], &ifindex.to_ne_bytes(), &1u32.to_ne_bytes(), &[0; 4]].concat();
+        body.extend(attribute(10, &master.to_ne_bytes()));
+        body.extend(attribute(18, info));
+        (ifindex, Device { link: linux::link::parse(&body).unwrap(), addresses: vec![] })
+    }
+
+    #[test]
+    fn a_device_is_in_the_table_of_its_vrf() {
+        let vrf = [attribute(1, b"vrf\0"), attribute(2, &attribute(1, &10u32.to_ne_bytes()))].concat();
+        let bridge = [attribute(1, b"bridge\0"), attribute(2, &[])].concat();
+        let port = |of: &[u8]| [attribute(1, b"tun\0"), attribute(4, of)].concat();
+        let all = BTreeMap::from([
+            device(2, 0, &vrf),
+            device(3, 0, &bridge),
+            device(4, 2, &port(b"vrf\0")),
+            device(5, 3, &port(b"bridge\0")),
+            device(6, 0, &port(b"")),
+            // Its VRF went while all was read.
+            device(7, 9, &port(b"vrf\0")),
+        ]);
+        let of = |ifindex| seen(&all, ifindex).map(|s| (s.master, s.table));
+        assert_eq!([4, 5, 6, 7].map(of), [(2, Some(10)), (3, None), (0, None), (9, None)].map(Some));
+        assert_eq!((of(8), vrf_table(&all[&2]), vrf_table(&all[&3])), (None, Some(10), None));
     }
 }

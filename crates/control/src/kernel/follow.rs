@@ -101,6 +101,7 @@ pub(crate) async fn follow(router: &SharedRouter, kernel: &Kernel, log: &Logger,
                 if !wanted || !makes.devices {
                     super::bridges::forget(router, &netns).await;
                     super::vlans::forget(router, &netns).await;
+                    net::linux_cp::take_vrfs(&mut router.borrow_mut(), &netns, BTreeMap::new());
                 }
                 if !wanted {
                     sweep(router, &marked(router, Speaker::KERNEL, netns.as_deref())).await;

@@ -10,7 +10,8 @@ use std::net::IpAddr;
 /// The kernel's table `main`.
 pub(super) const MAIN: u32 = 254;
 
-/// Linux's devices that are pairs, and the numbers of their interfaces; and the tables these are in, IPv4's and IPv6's. Routes go back as they came:
+/// Linux's devices that are pairs, and the numbers of their interfaces; and the tables in which the operator has these, IPv4's and IPv6's: a VRF of Linux's
+/// is no part of `main`. Routes go back as they came:
 /// with other pairs or tables all is told anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Devices(pub BTreeMap<u32, u32>, BTreeMap<u32, [u32; 2]>);
@@ -55,7 +56,7 @@ impl Devices {
     pub fn insert(&mut self, router: &Router, ifindex: u32, interface: u32) {
         self.0.insert(ifindex, interface);
         if let Some(i) = router.interface(interface) {
-            self.1.insert(interface, [false, true].map(|v6| router.table_of_interface(i, v6)));
+            self.1.insert(interface, [false, true].map(|v6| router.operators_table(i, v6)));
         }
     }
 
@@ -189,7 +190,7 @@ fn mtu(route: &Route, labels: &OutLabels, v6: bool) -> u16 {
 mod tests {
     use super::*;
     use linux::Path;
-    use net::router::{Op, RouterConfig};
+    use net::router::{Elsewhere, Op, RouterConfig};
 
     #[test]
     fn the_mtu_of_a_path_has_room_for_its_labels() {
@@ -249,6 +250,21 @@ mod tests {
             devices.insert(&router, 7, router.interface_index("loop0").unwrap());
             devices
         };
+        // Not the table of Linux's VRF: that is none of `main`.
+        let into_vrf = vec![
+            Op::MoveTable { name: "loop0".into(), table: RouteTable { v6: false, id: 10 } },
+            Op::SetElsewhere {
+                name: "loop0".into(),
+                what: Elsewhere { tables: [Some(0), None], ..Elsewhere::default() },
+            },
+        ];
+        router.commit(into_vrf).unwrap();
+        let again = {
+            let mut devices = Devices::default();
+            devices.insert(&router, 7, router.interface_index("loop0").unwrap());
+            devices
+        };
+        assert_eq!(again, devices);
         let Target::Paths(paths) = devices.lookup_in(&router, MAIN) else { panic!() };
         assert_eq!((paths[0].table, paths[0].lookup), (Some(0), Lookup::IpEach(10)));
         for not in [

@@ -106,7 +106,7 @@ pub(crate) struct Followed {
     said: RefCell<BTreeMap<(u32, IpAddr), linux::Neighbor>>,
     /// What Linux has told of MAC addresses, for who tells it of those that are learnt.
     heard: RefCell<Vec<stations::Heard>>,
-    /// Devices that are neither pairs nor have to do with bridges.
+    /// Devices that are neither pairs nor have to do with bridges and VRFs.
     others: RefCell<BTreeSet<u32>>,
     /// The router has changed: devices are looked at anew.
     look: Notify,

@@ -8,13 +8,11 @@ use crate::netlink::{Netlink, Request};
 use crate::netns;
 use crate::sys::{self, IfReq};
 use linux::wire::Attributes;
+use linux::wire::kind::{RTM_DELLINK, RTM_GETLINK, RTM_SETLINK};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
-const RTM_DELLINK: u16 = 17;
-const RTM_GETLINK: u16 = 18;
-const RTM_SETLINK: u16 = 19;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_IFALIAS: u16 = 20;
 /// `struct ifinfomsg`.

@@ -48,7 +48,7 @@ pub(crate) fn all() -> Vec<Command<Router>> {
         .example("lcp default clear netns"),
         Command::write(
             "lcp lcp-sync (on|off|enable|disable)",
-            "Have Linux follow state, MTU and addresses of interfaces with a pair",
+            "Have Linux follow state, MTU, table and addresses of interfaces with a pair",
             |r: &mut Router, args: &Args| {
                 commit(r, vec![LcpSetting::Sync(args.has("on") || args.has("enable")).into()])
             },
@@ -83,7 +83,7 @@ pub(crate) fn all() -> Vec<Command<Router>> {
                 commit(r, vec![LcpSetting::NlSync(args.has("on") || args.has("enable")).into()])
             },
         )
-        .arg("on", "state, MTU, MAC address, addresses and neighbors that `ip` changes are the interface's as well: the default")
+        .arg("on", "state, MTU, MAC address, VRF, addresses and neighbors that `ip` changes are the interface's as well: the default")
         .arg("off", "they are Linux's own affair; interfaces have again what was set here")
         .details(
             "What comes from Linux is no configuration: `dump` and `apply` leave it alone, and it goes when Linux takes it away, or with \
@@ -233,7 +233,9 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             "host-if": p.linux.host,
             "ifindex": p.ifindex,
             "netns": p.linux.netns,
-            "from-linux": from_linux_json(i),
+            "from-linux": from_linux_json(router, i),
+            "refused-table": part::refused_table(router, i.index)
+                .map(|(id, why)| json!({"table": id, "reason": why})),
             "refused": part::refused_addresses(router, i.index)
                 .map(|(net, why)| json!({"address": net.to_string(), "reason": why}))
                 .collect::<Vec<_>>(),
@@ -248,23 +250,42 @@ fn from_linux(router: &Router, i: &IfState) -> String {
     let state = e.up.map(|_| if i.up { "up" } else { "down" }.to_owned());
     let mtu = e.mtu.map(|_| format!("mtu {}", i.mtu));
     let mac = e.mac.map(|_| i.mac.to_string());
+    let table = vrf_table(router, i).map(|id| format!("table {id}"));
     let addresses = e.addresses.iter().map(ToString::to_string);
     let neighbors = match e.neighbors.len() {
         0 => None,
         n => Some(format!("{n} neighbors")),
     };
     let refused = part::refused_addresses(router, i.index).map(|(net, _)| format!("not {net}"));
-    let all: Vec<String> =
-        state.into_iter().chain(mtu).chain(mac).chain(addresses).chain(neighbors).chain(refused).collect();
+    let refused = part::refused_table(router, i.index)
+        .map(|(id, _)| format!("not table {id}"))
+        .into_iter()
+        .chain(refused);
+    let all: Vec<String> = state
+        .into_iter()
+        .chain(mtu)
+        .chain(mac)
+        .chain(table)
+        .chain(addresses)
+        .chain(neighbors)
+        .chain(refused)
+        .collect();
     if all.is_empty() { "-".into() } else { all.join(", ") }
 }
 
-fn from_linux_json(i: &IfState) -> serde_json::Value {
+/// The table in which an interface is for its VRF in Linux.
+fn vrf_table(router: &Router, i: &IfState) -> Option<u32> {
+    let v6 = [false, true].into_iter().find(|v6| i.elsewhere.tables[usize::from(*v6)].is_some())?;
+    Some(router.table_of_interface(i, v6))
+}
+
+fn from_linux_json(router: &Router, i: &IfState) -> serde_json::Value {
     let e = &i.elsewhere;
     json!({
         "state": e.up.map(|_| if i.up { "up" } else { "down" }),
         "mtu": e.mtu.map(|_| i.mtu),
         "mac": e.mac.map(|_| i.mac.to_string()),
+        "table": vrf_table(router, i),
         "addresses": e.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "neighbors": e.neighbors.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })

@@ -1,4 +1,4 @@
-//! What was changed in Linux on the device of a pair, made on the interface: state, MTU, MAC address, addresses, neighbors.
+//! What was changed in Linux on the device of a pair, made on the interface: state, MTU, MAC address, VRF, addresses, neighbors.
 //!
 //! What Quiver itself gave the device is known ([`Applied`]) and is no change; so nothing goes back and forth. What is Linux's stands in
 //! [`Elsewhere`], beside what the operator said.
@@ -6,7 +6,7 @@
 use super::part::{self, State};
 use super::sync::{self, Applied};
 use crate::neighbor::{Heard, State as NeighborState};
-use crate::router::{Elsewhere, IfState, Op, OpError, Router};
+use crate::router::{Elsewhere, IfState, Op, OpError, RouteTable, Router};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
 use std::collections::BTreeSet;
@@ -26,6 +26,10 @@ pub struct Seen {
     pub mtu: u32,
     /// Its MAC address.
     pub mac: Option<MacAddr>,
+    /// Linux's index of the device that has it, a VRF device or a bridge; 0: none.
+    pub master: u32,
+    /// The table of the VRF in which it is.
+    pub table: Option<u32>,
     /// Its addresses, but those that another host was found to have.
     pub addresses: BTreeSet<IpNet>,
 }
@@ -87,12 +91,21 @@ impl Told<'_> {
 
     /// Makes a change, and says what is Linux's behind it, or before.
     fn commit(&mut self, op: Op, first: bool, what: impl FnOnce(&mut Elsewhere)) -> Result<(), OpError> {
+        self.commit_all(vec![op], first, what)
+    }
+
+    fn commit_all(
+        &mut self,
+        mut ops: Vec<Op>,
+        first: bool,
+        what: impl FnOnce(&mut Elsewhere),
+    ) -> Result<(), OpError> {
         self.left = self.left.saturating_sub(1);
         let Some(i) = self.interface() else { return Ok(()) };
         let mut elsewhere = i.elsewhere.clone();
         what(&mut elsewhere);
         let own = Op::SetElsewhere { name: i.name.clone(), what: elsewhere };
-        let ops = if first { vec![own, op] } else { vec![op, own] };
+        ops.insert(if first { 0 } else { ops.len() }, own);
         self.router.with_companions(|r| r.commit(ops))
     }
 
@@ -135,6 +148,54 @@ impl Told<'_> {
             });
             made.unwrap_or_else(|e| self.refused(&format!("the MAC address {mac}"), &e));
         }
+    }
+
+    /// Puts the interface into the table of the VRF in which the device is, or, as in none, back into the operator's.
+    fn tables(&mut self, seen: &Seen, was: &Applied) {
+        let Some(i) = self.interface() else { return };
+        let home = i.elsewhere.tables.into_iter().flatten().next();
+        let refused = part::refused_table(self.router, self.index).cloned();
+        if seen.master == was.master && refused.is_none() && (home.is_none() || seen.table.is_some()) {
+            return;
+        }
+        let mut cannot = seen.table.and_then(|id| Some((id, self.move_to(seen.table).err()?)));
+        // Better in the operator's than in that of a VRF that it has left.
+        if let Some(home) = home.filter(|_| seen.table.is_none() || cannot.is_some())
+            && let Err(e) = self.move_to(None)
+        {
+            cannot = cannot.or(Some((home, e)));
+        }
+        let cannot = cannot.map(|(id, e)| (id, e.message));
+        if let Some((id, why)) = cannot.as_ref().filter(|_| cannot != refused) {
+            let name = self.router.interface_name(self.index);
+            let what = if seen.table.is_some() { "is in the VRF of" } else { "has left its VRF for" };
+            self.router.note(
+                true,
+                format!("{name}: its pair in Linux {what} table {id}, and it cannot be there: {why}"),
+            );
+        }
+        if let Some(p) = self.router.state_mut::<State>().and_then(|s| s.pairs.get_mut(&self.index)) {
+            p.refused_table = cannot;
+        }
+    }
+
+    /// Moves it with its addresses, which Linux's side keeps; `None`: into the operator's tables.
+    fn move_to(&mut self, table: Option<u32>) -> Result<(), OpError> {
+        let Some(i) = self.interface() else { return Ok(()) };
+        let (mut moves, mut kept) = (vec![], [None; 2]);
+        for v6 in [false, true] {
+            let (is, operators) = (self.router.table_of_interface(i, v6), self.router.operators_table(i, v6));
+            let id = table.unwrap_or(operators);
+            kept[usize::from(v6)] = (id != operators).then_some(operators);
+            moves.extend(
+                (id != is).then(|| Op::MoveTable { name: i.name.clone(), table: RouteTable { v6, id } }),
+            );
+        }
+        if moves.is_empty() && i.elsewhere.tables == kept {
+            return Ok(());
+        }
+        // What is told to Linux meanwhile leaves its VRF alone.
+        self.commit_all(moves, table.is_some(), |e| e.tables = kept)
     }
 
     /// Of Linux's link-local addresses the interface has one, unless the operator chose another: that which it has, or the first.
@@ -247,6 +308,7 @@ pub fn take_device(router: &mut Router, index: u32, seen: &Seen, given: &Given, 
     let wanted = told.wanted(seen, &was);
     told.old_addresses(&wanted);
     told.settings(seen, &was);
+    told.tables(seen, &was);
     let wanted = told.wanted(seen, &was);
     told.new_addresses(&wanted, again);
     let made = if told.left == 0 { Made::Some } else { Made::All };
@@ -258,6 +320,9 @@ pub fn take_device(router: &mut Router, index: u32, seen: &Seen, given: &Given, 
         now.addresses.retain(|net| kept(net) || !was.addresses.contains(net));
         if now.up == was.up {
             now.up = seen.up;
+        }
+        if now.master == was.master {
+            now.master = seen.master;
         }
         if now.mtu == was.mtu {
             now.mtu = u16::try_from(seen.mtu).unwrap_or(u16::MAX);

@@ -15,6 +15,9 @@ mod tests;
 #[cfg(test)]
 mod vlan_tests;
 mod vlans;
+#[cfg(test)]
+mod vrf_tests;
+mod vrfs;
 mod xc;
 
 pub use from_linux::{
@@ -27,6 +30,7 @@ pub use part::{
 };
 pub use punt::{LinuxCpPunt, PuntLinuxDrop, PuntLinuxNext};
 pub use vlans::{TakeVlans, VlanDevice, refused_vlans};
+pub use vrfs::take_vrfs;
 pub use xc::{LinuxCpXc, XcDrop, XcNext};
 
 use crate::arcs;

@@ -2,6 +2,7 @@
 
 use super::sync::{self, Applied};
 use super::vlans::Vlans;
+use super::vrfs::Vrfs;
 use super::{FromLinux, LINUX_CP_PUNT, LINUX_CP_XC, Pairs, ToLinux};
 use crate::interface::ifflags;
 use crate::neighbor::Millis;
@@ -128,7 +129,7 @@ impl FpmListen {
 pub struct Settings {
     /// The namespace of pairs that are made without one.
     pub default_netns: Option<String>,
-    /// Admin state, MTU and addresses go over to Linux.
+    /// Admin state, MTU, table and addresses go over to Linux.
     pub sync: bool,
     /// Sub-interfaces that are made get a pair where their interface has one.
     pub auto_subint: bool,
@@ -200,13 +201,16 @@ pub(super) struct Pair {
     pub asked: Arc<()>,
     /// Addresses of Linux's that the interface cannot have, and why.
     pub refused: BTreeMap<IpNet, String>,
+    /// The table of the VRF in which the device is and the interface cannot be, and why.
+    pub refused_table: Option<(u32, String)>,
     /// It is a VLAN device of Linux's above the TAP of another pair, on which frames lack so many tags of the interface's.
     pub vlan: Option<u8>,
 }
 
 impl Pair {
     pub fn new(linux: Paired, tap: u32, applied: Applied) -> Pair {
-        Pair { linux, tap, applied, asked: Arc::default(), refused: BTreeMap::new(), vlan: None }
+        let (refused, refused_table) = (BTreeMap::new(), None);
+        Pair { linux, tap, applied, asked: Arc::default(), refused, refused_table, vlan: None }
     }
 
     /// Whether Linux has what was `applied`.
@@ -232,8 +236,9 @@ pub(super) struct State {
     /// Pairs that are to be looked at when the transaction ends.
     settling: BTreeSet<u32>,
     /// Pairs that are to be looked at, in turns, since there is much to do, or a setting of all was changed.
-    later: BTreeSet<u32>,
+    pub later: BTreeSet<u32>,
     pub vlans: Vlans,
+    pub vrfs: Vrfs,
 }
 
 /// What holds for all pairs.
@@ -271,6 +276,11 @@ pub(super) fn refused_addresses(router: &Router, index: u32) -> impl Iterator<It
     let pair = router.state::<State>().and_then(|s| s.pairs.get(&index));
     let all = pair.into_iter().flat_map(|p| &p.refused);
     all.filter(|(net, _)| !super::from_linux::is_link_local(net)).map(|(net, why)| (*net, why.as_str()))
+}
+
+/// The table of the VRF in which the device of an interface's pair is and the interface cannot be, and why.
+pub(super) fn refused_table(router: &Router, index: u32) -> Option<&(u32, String)> {
+    router.state::<State>()?.pairs.get(&index)?.refused_table.as_ref()
 }
 
 /// Whether a text can name the device of a pair: as a TAP's Linux side, and with dots.
@@ -445,6 +455,10 @@ fn look_at_pairs(router: &mut Router, within: bool) {
         }
         if let Some(s) = router.state_mut::<State>() {
             s.later.remove(&index);
+            if let Some(pair) = s.pairs.get_mut(&index).filter(|_| !s.settings.nl_sync) {
+                // That it is in a VRF is news when Linux is followed again.
+                (pair.applied.master, pair.refused_table) = (0, None);
+            }
         }
         sync::follow(router, index);
         if Instant::now() >= end {

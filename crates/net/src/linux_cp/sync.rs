@@ -1,7 +1,8 @@
-//! What a pair's device in Linux has of the interface: always its MAC address and carrier, with `lcp-sync` its state, MTU and
+//! What a pair's device in Linux has of the interface: always its MAC address and carrier, with `lcp-sync` its state, MTU, VRF and
 //! addresses, and static neighbors.
 
 use super::part::{self, State};
+use super::vrfs::wanted_master;
 use crate::router::{Asks, IfState, OpError, Router};
 use drivers::tap::{self, change_address, change_neighbors};
 use drivers::{Error, Link};
@@ -24,6 +25,8 @@ pub(super) struct Applied {
     pub up: bool,
     /// Linux looks for no stations.
     pub alone: bool,
+    /// Linux's number of the VRF device in which it is, or of another device that has it; 0: none, or none is known.
+    pub master: u32,
     pub addresses: BTreeSet<IpNet>,
     /// Permanent neighbors that Quiver has given it.
     pub neighbors: BTreeMap<IpAddr, MacAddr>,
@@ -42,6 +45,7 @@ impl Applied {
             mtu: u16::try_from(state.mtu).unwrap_or(u16::MAX),
             up: state.up,
             alone: link.is_without_stations()?,
+            master: 0,
             addresses: nets.filter(|(net, ours)| *ours || wanted(net)).map(|(net, _)| net).collect(),
             neighbors: tap::given_neighbors(link)?.into_iter().collect(),
         })
@@ -49,7 +53,8 @@ impl Applied {
 
     /// Leaves of neighbors that differ from what was those of one turn; whether there are others.
     fn keep_turn(&mut self, was: &Applied) -> bool {
-        let had = if was.up { was.neighbors.clone() } else { BTreeMap::new() };
+        let stays_up = was.up && was.master == self.master;
+        let had = if stays_up { was.neighbors.clone() } else { BTreeMap::new() };
         let addresses: BTreeSet<IpAddr> = had.keys().chain(self.neighbors.keys()).copied().collect();
         let differ = addresses.iter().filter(|a| had.get(a) != self.neighbors.get(a));
         let later: Vec<IpAddr> = differ.skip(TURN).copied().collect();
@@ -70,6 +75,7 @@ impl Applied {
             mtu,
             up: true,
             alone: false,
+            master: 0,
             addresses: BTreeSet::new(),
             neighbors: BTreeMap::new(),
         }
@@ -77,11 +83,12 @@ impl Applied {
 }
 
 /// What it is to have: of what Linux decides itself, what it has.
-fn wanted(router: &Router, i: &IfState, was: &Applied, whole: bool) -> Applied {
+pub(super) fn wanted(router: &Router, i: &IfState, was: &Applied, whole: bool) -> Applied {
     let mut wanted = Applied { mac: part::mac(router, i), alone: i.is_without_stations(), ..was.clone() };
     if whole {
         let far = |n: &IpNet| !matches!(n.addr(), IpAddr::V6(a) if a.is_unicast_link_local());
         (wanted.mtu, wanted.up) = (i.mtu, i.up);
+        wanted.master = wanted_master(router, i, was);
         wanted.addresses = i.operators_addresses().filter(far).collect();
     }
     wanted.neighbors = match whole && wanted.up && !wanted.alone {
@@ -106,11 +113,15 @@ fn apply(link: &Link, was: &Applied, to: &Applied) -> Vec<Error> {
     if was.mtu != to.mtu {
         done(link.set_mtu(to.mtu.into()));
     }
+    if was.master != to.master {
+        done(link.set_master(to.master));
+    }
     if was.up != to.up {
         done(link.set_up(to.up));
     }
-    // Linux takes the IPv6 addresses of a device that goes down.
-    let kept = |net: &IpNet| was.addresses.contains(net) && (was.up || net.addr().is_ipv4());
+    // Linux takes the IPv6 addresses of a device that goes down, as it does when it comes into a VRF.
+    let stays_up = was.up && was.master == to.master;
+    let kept = |net: &IpNet| was.addresses.contains(net) && (stays_up || net.addr().is_ipv4());
     for net in was.addresses.difference(&to.addresses) {
         done(change_address(link, net.addr(), net.prefix_len(), false));
     }
@@ -118,8 +129,8 @@ fn apply(link: &Link, was: &Applied, to: &Applied) -> Vec<Error> {
         done(change_address(link, net.addr(), net.prefix_len(), true));
     }
     // Linux takes the neighbors of a device that goes down.
-    let kept = |at: &(&IpAddr, &MacAddr)| was.up && was.neighbors.get(at.0) == Some(at.1);
-    let gone = was.neighbors.keys().filter(|a| was.up && !to.neighbors.contains_key(a));
+    let kept = |at: &(&IpAddr, &MacAddr)| stays_up && was.neighbors.get(at.0) == Some(at.1);
+    let gone = was.neighbors.keys().filter(|a| stays_up && !to.neighbors.contains_key(a));
     let new = to.neighbors.iter().filter(|at| !kept(at)).map(|(a, mac)| (*a, Some(*mac)));
     let all: Vec<_> = gone.map(|a| (*a, None)).chain(new).collect();
     if !all.is_empty() {

@@ -11,11 +11,11 @@ use graph::{PoolConfig, PoolMemory};
 use packet::eth::MacAddr;
 use std::collections::BTreeSet;
 
-const BELOW: &str = "vxlan_tunnel0";
+pub(super) const BELOW: &str = "vxlan_tunnel0";
 const TAP: IfIndex = 77;
 
 /// A router with an interface that carries frames, whose pair is Linux's device 7; its number.
-fn router() -> (Router, IfIndex) {
+pub(super) fn router() -> (Router, IfIndex) {
     let pool = PoolConfig { buffers: 1024, memory: PoolMemory::Normal };
     let mut r = Router::new(RouterConfig { pool, ..RouterConfig::default() }).unwrap();
     let ends = ["192.0.2.1", "192.0.2.99"].map(|a| a.parse().unwrap());
@@ -120,7 +120,15 @@ fn they_have_what_linux_has() {
     take(&mut r, &d);
     let index = r.index_of(&format!("{BELOW}.100")).unwrap();
     let addresses = ["10.0.0.1/24", "2001:db8::1/64"].map(|a| a.parse().unwrap());
-    let mut seen = Seen { ifindex: 11, up: true, mtu: 1400, mac: None, addresses: BTreeSet::from(addresses) };
+    let mut seen = Seen {
+        ifindex: 11,
+        up: true,
+        mtu: 1400,
+        mac: None,
+        master: 0,
+        table: None,
+        addresses: BTreeSet::from(addresses),
+    };
     let see = |r: &mut Router, seen: &Seen| {
         let given = given(r, index).unwrap();
         assert_eq!(take_device(r, index, seen, &given, false), Made::All);

@@ -39,7 +39,7 @@ struct Wanted {
     /// The TAP of the pair below, and the tags that frames have not there.
     tap: IfIndex,
     pop: u8,
-    /// The tables of the interface below: they are Linux's main ones.
+    /// The operator's tables of the interface below: they are Linux's main ones.
     tables: [u32; 2],
 }
 
@@ -100,7 +100,7 @@ fn wanted(
         Kind::Sub { parent, encap, .. } => (parent, Some(encap)),
         _ => (index, None),
     };
-    let tables = [false, true].map(|v6| router.table_of_interface(i, v6));
+    let tables = [false, true].map(|v6| router.operators_table(i, v6));
     let pop = s.to.get(&index).map_or(0, |to| to.pop);
     Some(encap(under, d).map(|encap| Wanted { parent, encap, tap: pair.tap, pop, tables }))
 }

@@ -5,6 +5,7 @@ use crate::interface;
 use crate::neighbor::address::AddressState;
 use crate::plane::table::FibIndex;
 use ipnet::{IpNet, Ipv6Net};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 impl Router {
@@ -120,6 +121,41 @@ impl Router {
         self.follow_lent(index)?;
         self.tell_parts(|part, router| part.addresses_changed(router, index));
         Ok(())
+    }
+
+    /// The routes of all addresses of a family; of what several bring the first has it.
+    fn connected_routes(&self, index: u32, v6: bool) -> (Vec<IpNet>, BTreeMap<IpNet, Target>) {
+        let all = self.interfaces.get(index).into_iter().flat_map(|i| &i.addresses);
+        let nets: Vec<IpNet> = all.filter(|n| n.addr().is_ipv6() == v6).copied().collect();
+        let mut routes = BTreeMap::new();
+        for (prefix, target) in nets.iter().flat_map(|net| self.routes_of(index, *net)) {
+            routes.entry(prefix).or_insert(target);
+        }
+        (nets, routes)
+    }
+
+    /// Takes the routes of an interface's addresses and neighbors of a family out of its table, before it goes into another.
+    pub(super) fn disconnect(&mut self, index: u32, v6: bool) {
+        let fib_index = self.table_of(index, v6);
+        let (nets, routes) = self.connected_routes(index, v6);
+        nets.into_iter().for_each(|net| self.interfaces.disconnect(fib_index, index, net));
+        routes.into_keys().for_each(|prefix| self.clear_route(fib_index, prefix, Source::Interface));
+        let known: Vec<IpAddr> = self.neighbors.table.iter_interface(index).map(|n| n.addr).collect();
+        for addr in known.into_iter().filter(|a| a.is_ipv6() == v6) {
+            if self.route_at(fib_index, addr.into(), Source::Neighbor) == Some(Target::Neighbor(index, addr))
+            {
+                self.clear_route(fib_index, addr.into(), Source::Neighbor);
+            }
+        }
+    }
+
+    /// Sets the routes of its addresses in the table in which it is now.
+    pub(super) fn connect(&mut self, index: u32, v6: bool) -> Result<(), OpError> {
+        let fib_index = self.table_of(index, v6);
+        let (nets, routes) = self.connected_routes(index, v6);
+        nets.into_iter().for_each(|net| self.interfaces.connect(fib_index, index, net));
+        let mut all = routes.into_iter();
+        all.try_for_each(|(prefix, target)| self.set_route(fib_index, prefix, Source::Interface, target))
     }
 
     /// An address is about to go: with the last one of IPv6 goes the link-local address.

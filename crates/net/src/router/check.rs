@@ -199,7 +199,20 @@ impl Router {
                 None => Ok(()),
             };
         }
-        let fib_index = i.table(a.is_ipv6());
+        self.check_free(i, i.table(a.is_ipv6()), net)?;
+        match i.elsewhere.tables[usize::from(a.is_ipv6())] {
+            // Where it comes back to, the operator's address comes along.
+            Some(id) if !self.changes_companions() => {
+                self.check_free(i, self.fib_index_of(RouteTable::of(a, id))?, net)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses an address of an interface in the table of a FIB index in which others have it, or one of its prefix, or lead to it.
+    pub(super) fn check_free(&self, i: &IfState, fib_index: FibIndex, net: IpNet) -> Result<(), OpError> {
+        let (a, name) = (net.addr(), &i.name);
+        let fail = |why: String| Err(OpError::new(format!("{name}: {why}")));
         let ends =
             [net.network(), net.broadcast()].into_iter().filter(|e| nobody(net, *e)).chain(anycast(net));
         for end in ends.filter(|e| *e != a) {
@@ -226,7 +239,16 @@ impl Router {
                 return fail(format!("{net} overlaps {with} on {}", o.name));
             }
         }
-        Ok(())
+        if self.changes_companions() {
+            return Ok(());
+        }
+        let table = RouteTable { v6: a.is_ipv6(), id: self.table_at(a.is_ipv6(), fib_index) };
+        let overlaps = |o: &IpNet| o.contains(&net.trunc()) || net.contains(&o.trunc());
+        let mut others = self.come_back_to(table).filter(|o| o.index != i.index);
+        let with = |o: &IfState| Some((o.operators_addresses().find(overlaps)?, o.name.clone()));
+        others.find_map(with).map_or(Ok(()), |(with, o)| {
+            fail(format!("{net} overlaps {with} on {o}, which Linux's VRF has taken out of {table}"))
+        })
     }
 
     /// Whether routes or MPLS tunnels have a next hop on an interface, or look it up in the table of a FIB index.

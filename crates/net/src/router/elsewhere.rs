@@ -1,7 +1,8 @@
 //! Settings of an interface that are not the operator's but Linux's, whose side of a pair was changed. What the operator said is kept:
 //! a dump writes it, and it comes back when Linux's goes. Whoever sets something last has it.
 
-use super::{IfState, Op, OpError, Router};
+use super::interfaces::Interfaces;
+use super::{IfState, Op, OpError, RouteTable, Router};
 use crate::neighbor::State;
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -18,6 +19,8 @@ pub struct Elsewhere {
     pub mtu: Option<u16>,
     /// The operator's MAC address, if any, where Linux's is in force.
     pub mac: Option<Option<MacAddr>>,
+    /// The operator's tables, IPv4's and IPv6's, where that of Linux's VRF is in force.
+    pub tables: [Option<u32>; 2],
     /// Addresses that Linux alone has given it.
     pub addresses: BTreeSet<IpNet>,
     /// Static neighbors that Linux alone has given it.
@@ -55,20 +58,42 @@ impl IfState {
     }
 }
 
+impl Interfaces {
+    fn change_elsewhere<T>(&mut self, index: u32, change: impl FnOnce(&mut Elsewhere) -> T) -> Option<T> {
+        let i = self.get_mut(index)?;
+        let done = change(&mut i.elsewhere);
+        match i.elsewhere.tables {
+            [None, None] => _ = self.away.remove(&index),
+            _ => _ = self.away.insert(index),
+        }
+        Some(done)
+    }
+}
+
 impl Router {
+    /// The number of the table of a family in which the operator has an interface.
+    pub fn operators_table(&self, i: &IfState, v6: bool) -> u32 {
+        i.elsewhere.tables[usize::from(v6)].unwrap_or_else(|| self.table_of_interface(i, v6))
+    }
+
+    /// The interfaces that come back into a table when Linux's VRF lets them go.
+    pub(super) fn come_back_to(&self, table: RouteTable) -> impl Iterator<Item = &IfState> {
+        let away = self.interfaces.away.iter().filter_map(|index| self.interface(*index));
+        away.filter(move |i| i.elsewhere.tables[usize::from(table.v6)] == Some(table.id))
+    }
+
     /// Says what of an interface is not the operator's.
     pub(super) fn set_elsewhere(&mut self, name: String, what: Elsewhere) -> Result<Vec<Op>, OpError> {
         let index = self.named(&name)?.index;
-        let Some(i) = self.interfaces.get_mut(index) else { return Ok(vec![]) };
-        let was = std::mem::replace(&mut i.elsewhere, what);
-        Ok(vec![Op::SetElsewhere { name, what: was }])
+        let was = self.interfaces.change_elsewhere(index, |e| std::mem::replace(e, what));
+        Ok(was.map(|what| Op::SetElsewhere { name, what }).into_iter().collect())
     }
 
     /// The operator sets something of an interface, which is his from then on; what undoes that.
     pub(super) fn operator_sets(&mut self, index: u32, change: impl FnOnce(&mut Elsewhere)) -> Vec<Op> {
-        let Some(i) = self.interfaces.get_mut(index) else { return vec![] };
-        let was = i.elsewhere.clone();
-        change(&mut i.elsewhere);
+        let Some(was) = self.interfaces.get(index).map(|i| i.elsewhere.clone()) else { return vec![] };
+        self.interfaces.change_elsewhere(index, change);
+        let Some(i) = self.interfaces.get(index) else { return vec![] };
         let name = i.name.clone();
         (i.elsewhere != was).then_some(Op::SetElsewhere { name, what: was }).into_iter().collect()
     }
@@ -102,6 +127,10 @@ impl Router {
         ops.extend(e.up.map(|_| Op::SetState { name: name(), up: i.up }));
         ops.extend(e.mtu.map(|_| Op::SetMtu { name: name(), mtu: i.mtu }));
         ops.extend(e.mac.as_ref().map(|_| Op::SetMac { name: name(), mac: Some(i.mac) }));
+        ops.extend([false, true].into_iter().filter(|v6| e.tables[usize::from(*v6)].is_some()).map(|v6| {
+            let table = RouteTable { v6, id: self.table_of_interface(i, v6) };
+            Op::MoveTable { name: name(), table }
+        }));
         ops.extend(e.addresses.iter().map(|net| Op::AddAddress { name: name(), net: *net }));
         let mut what = e.clone();
         what.neighbors.retain(|address| {
@@ -126,6 +155,7 @@ impl Router {
                 Op::SetState { .. } => what.up = None,
                 Op::SetMtu { .. } => what.mtu = None,
                 Op::SetMac { .. } => what.mac = None,
+                Op::MoveTable { table, .. } => what.tables[usize::from(table.v6)] = None,
                 Op::AddAddress { net, .. } => _ = what.addresses.remove(&net),
                 Op::SetNeighbor { address, .. } => _ = what.neighbors.remove(&address),
                 _ => {}
@@ -142,9 +172,7 @@ impl Router {
                 self.note(true, e.message);
             }
         }
-        if let Some(i) = self.interfaces.get_mut(index) {
-            i.elsewhere = what;
-        }
+        self.interfaces.change_elsewhere(index, |e| *e = what);
     }
 
     fn is_static_neighbor(&self, index: u32, address: IpAddr) -> bool {
@@ -153,15 +181,24 @@ impl Router {
 
     /// Takes one thing out of what an interface has elsewhere; what is to be done, so that it has what the operator said again.
     pub(crate) fn next_elsewhere(&mut self, index: u32) -> Option<Op> {
-        let i = self.interfaces.get_mut(index)?;
-        let (name, what) = (|| i.name.clone(), &mut i.elsewhere);
-        let mut neighbor =
-            || what.neighbors.pop_first().map(|address| Op::DelNeighbor { name: name(), address });
-        neighbor()
-            .or_else(|| what.addresses.pop_first().map(|net| Op::DelAddress { name: name(), net }))
-            .or_else(|| what.mac.take().map(|mac| Op::SetMac { name: name(), mac }))
-            .or_else(|| what.mtu.take().map(|mtu| Op::SetMtu { name: name(), mtu }))
-            .or_else(|| what.up.take().map(|up| Op::SetState { name: name(), up }))
+        let own = self.interfaces.get(index)?.name.clone();
+        let name = || own.clone();
+        let next = |what: &mut Elsewhere| {
+            let table = |what: &mut Elsewhere, v6: bool| {
+                let id = what.tables[usize::from(v6)].take()?;
+                Some(Op::MoveTable { name: name(), table: RouteTable { v6, id } })
+            };
+            let neighbor = what.neighbors.pop_first();
+            neighbor
+                .map(|address| Op::DelNeighbor { name: name(), address })
+                .or_else(|| what.addresses.pop_first().map(|net| Op::DelAddress { name: name(), net }))
+                .or_else(|| table(what, false))
+                .or_else(|| table(what, true))
+                .or_else(|| what.mac.take().map(|mac| Op::SetMac { name: name(), mac }))
+                .or_else(|| what.mtu.take().map(|mtu| Op::SetMtu { name: name(), mtu }))
+                .or_else(|| what.up.take().map(|up| Op::SetState { name: name(), up }))
+        };
+        self.interfaces.change_elsewhere(index, next)?
     }
 
     /// An interface has what the operator said again, `within` a transaction or by transactions of its own. What cannot be is told

@@ -42,6 +42,8 @@ pub(crate) struct Interfaces {
     pub subs_changed: BTreeMap<u32, Vec<(Encap, Option<u32>)>>,
     pub subs_gone: Vec<u32>,
     pub following: Following,
+    /// Those that are in the table of Linux's VRF, and not in the operator's.
+    pub away: BTreeSet<u32>,
     /// What devices that are being opened do last, whose interfaces are gone: by the errand on which they are.
     pub unopened: BTreeMap<u64, Last>,
     /// Capture files that were opened for the operation of this moment.
@@ -65,6 +67,7 @@ impl Interfaces {
             subs_changed: BTreeMap::new(),
             subs_gone: vec![],
             following: Following::default(),
+            away: BTreeSet::new(),
             unopened: BTreeMap::new(),
             opened: None,
         }
@@ -371,6 +374,7 @@ impl Router {
         if !sub {
             self.detach(index);
         }
+        self.interfaces.away.remove(&index);
         let Some(i) = self.interfaces.by_index.remove(&index) else { return };
         if !matches!(i.kind, Kind::Sub { .. }) {
             self.interfaces.by_rank.remove(&i.rank);

@@ -181,6 +181,13 @@ pub enum Op {
         /// Which.
         table: RouteTable,
     },
+    /// Puts an interface with its addresses into a routing table, as its VRF in Linux has it.
+    MoveTable {
+        /// Interface.
+        name: String,
+        /// Which.
+        table: RouteTable,
+    },
     /// Chooses what tells the flows of a table apart, where routes have several paths.
     SetFlowHash {
         /// Which table.
@@ -365,7 +372,9 @@ impl Op {
             Op::SetXconnect { name, peer: None } => format!("interface {name}: no cross-connect"),
             Op::CreateTable { table, .. } => format!("{table}: made"),
             Op::DeleteTable { table } => format!("{table}: deleted"),
-            Op::SetTable { name, table } => format!("interface {name}: in {table}"),
+            Op::SetTable { name, table } | Op::MoveTable { name, table } => {
+                format!("interface {name}: in {table}")
+            }
             Op::SetFlowHash { table, fields } => {
                 format!("{table}: flow hash of {}", fields.words().collect::<Vec<_>>().join(" "))
             }
@@ -785,6 +794,7 @@ impl Router {
             Op::OrderAddresses { name, addresses } => self.order_addresses(name, addresses),
             Op::DeleteTable { table } => self.delete_table(table),
             Op::SetTable { name, table } => self.set_table(name, table),
+            Op::MoveTable { name, table } => self.move_table(name, table),
             Op::SetFlowHash { table, fields } => self.set_flow_hash(table, fields),
             Op::SetWhenDown { table, withdraw } => self.set_when_down(table, withdraw),
             // `commit` has taken them out.

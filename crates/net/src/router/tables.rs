@@ -256,6 +256,14 @@ impl Router {
             let command = if table.v6 { "ip6" } else { "ip" };
             return fail(format!("{} is in it (set interface {command} table {} 0)", i.name, i.name));
         }
+        if let Some(i) = self.come_back_to(table).next() {
+            return fail(format!(
+                "{} comes back into it when its device leaves the VRF in Linux (set interface {} table {} 0)",
+                i.name,
+                if table.v6 { "ip6" } else { "ip" },
+                i.name
+            ));
+        }
         if let Some(why) = self.parts.all.iter().find_map(|p| p.uses_table(self, table.v6, fib_index)) {
             return fail(why);
         }
@@ -311,23 +319,61 @@ impl Router {
     pub(super) fn set_table(&mut self, name: String, table: RouteTable) -> Result<Vec<Op>, OpError> {
         let v6 = table.v6;
         let i = self.named(&name)?;
-        let (index, was) = (i.index, i.table(v6));
+        let was = i.table(v6);
         let fib_index = self.fib_index_of(table)?;
         if let Some(a) = i.addresses.iter().find(|a| a.addr().is_ipv6() == v6).filter(|_| was != fib_index) {
-            return Err(OpError::new(format!(
-                "{name} has the address {a} in {}: remove it before the interface moves to {table}",
-                self.fibs.get(v6, was).map_or(table, |v| v.table)
-            )));
+            let has = self.fibs.get(v6, was).map_or(table, |v| v.table);
+            return Err(OpError::new(match i.elsewhere.tables[usize::from(v6)] {
+                None => format!(
+                    "{name} has the address {a} in {has}: remove it before the interface moves to {table}"
+                ),
+                Some(_) => format!(
+                    "{name} has the address {a} in {has}, that of its VRF in Linux: take it out of that first \
+                     (`ip link set DEVICE nomaster`), or `lcp nl-sync off`"
+                ),
+            }));
         }
-        let before = self.fibs.get(v6, was).map_or(0, |v| v.table.id);
-        if was != fib_index {
-            self.check_features_stay(index, &name, v6)?;
+        let (index, before) = self.check_moves(&name, table)?;
+        let mut undo = self.operator_sets(index, |e| e.tables[usize::from(v6)] = None);
+        self.bind(index, v6, fib_index);
+        undo.push(Op::SetTable { name, table: before });
+        Ok(undo)
+    }
+
+    /// Refuses to move an interface into a table; else its number, and the table in which it is.
+    fn check_moves(&self, name: &str, table: RouteTable) -> Result<(u32, RouteTable), OpError> {
+        let i = self.named(name)?;
+        let before = RouteTable { v6: table.v6, id: self.table_of_interface(i, table.v6) };
+        if before != table {
+            self.check_features_stay(i.index, name, table.v6)?;
         }
         if table.id != 0 {
-            self.check_routed(self.named(&name)?)?;
+            self.check_routed(i)?;
         }
+        Ok((i.index, before))
+    }
+
+    /// Puts an interface into another table with its addresses and neighbors: it keeps them all the while.
+    pub(super) fn move_table(&mut self, name: String, table: RouteTable) -> Result<Vec<Op>, OpError> {
+        let (v6, fib_index) = (table.v6, self.fib_index_of(table)?);
+        let (index, before) = self.check_moves(&name, table)?;
+        if before == table {
+            return Ok(vec![]);
+        }
+        let i = self.named(&name)?;
+        let was = i.table(v6);
+        let family = i.addresses.iter().filter(|a| a.addr().is_ipv6() == v6);
+        family.clone().try_for_each(|net| self.check_free(i, fib_index, *net))?;
+        self.disconnect(index, v6);
         self.bind(index, v6, fib_index);
-        Ok(vec![Op::SetTable { name, table: RouteTable { v6, id: before } }])
+        if let Err(e) = self.connect(index, v6) {
+            self.disconnect(index, v6);
+            self.bind(index, v6, was);
+            self.connect(index, v6)?;
+            return Err(e);
+        }
+        self.tell_parts(|part, router| part.addresses_changed(router, index));
+        Ok(vec![Op::MoveTable { name, table: before }])
     }
 
     /// Puts an interface into the table of a FIB index.
