@@ -34,7 +34,7 @@ LINKS = [("a", "eth0", "10.1.0.2/24", "l1", "lan", "10.1.0.1/24"), ("l1", "east"
          (None, "q2", None, "l2", "west", "10.12.0.2/24"), ("l2", "east", "10.13.0.1/24", "l3", "west", "10.13.0.2/24"),
          ("l3", "lan", "10.2.0.1/24", "b", "eth0", "10.2.0.2/24")]
 ROUTERS = {"l1": (1, ["east"]), "l2": (2, ["west", "east"]), "l3": (3, ["west"]), "cp": (9, ["e1", "e2"])}
-# Customers: their routing tables, at both ends. The second is by name the only one that has the addresses that end in 99.
+# Customers: their routing tables, at both ends. That of the second's port says its VRF in Linux alone. The second is by name the only one that has the addresses that end in 99.
 CUSTOMERS = {"red": 10, "blue": 20}
 SITES = {1: ("10.31.0.{}/24", "2001:db8:31::{}/64"), 2: ("10.32.0.{}/24", "2001:db8:32::{}/64")}
 QUIVER = """
@@ -45,7 +45,7 @@ interfaces:
   q2: {lcp: e2, addresses: [10.12.0.1/24, '2001:db8:12::1/64'], mpls: true}
 loopbacks: {loop0: {lcp: lo0, addresses: [10.9.9.9/32, '2001:db8:9::9/128']}}
 tables: {10: {name: red}, 20: {name: blue}}
-l3: {interfaces: {q3: {table: 10}, q4: {table: 20}}}
+l3: {interfaces: {q3: {table: 10}}}
 linux-cp: {default-netns: cp, lcp-sync: true}
 quiver: {dad: off}
 """
