@@ -111,7 +111,18 @@ impl FlowKey {
     }
 }
 
-/// The hash of usual frames by their first bytes: untagged, with TCP or UDP over IPv4 without options or IPv6 without extension headers,
+/// The length of up to two VLAN tags that a frame carries.
+#[inline(always)]
+pub(super) fn tags_len(w: &[u8; WINDOW]) -> usize {
+    let is_tag = |at: usize| EtherType(u16::from_be_bytes([w[at], w[at + 1]])).is_vlan();
+    match (is_tag(12), is_tag(16)) {
+        (false, _) => 0,
+        (true, false) => 4,
+        (true, true) => 8,
+    }
+}
+
+/// The hash of usual frames by their first bytes, those from [`tags_len`] on: with TCP or UDP over IPv4 without options or IPv6 without extension headers,
 /// no fragment, and no tunnel. None for others. `len` bytes of the window belong to the frame.
 #[inline(always)]
 pub(super) fn near(w: &[u8; WINDOW], len: u16, flow: Flow) -> Option<u32> {

@@ -4,7 +4,8 @@ use super::heavy::{Sampler, Samples};
 use super::{FlowKey, Shared, Steered, key};
 use crate::plane::Plane;
 use graph::stats::Count;
-use graph::{Desc, Env, Guard, MAX_WORKERS, Published, SpreadNode, TraceRecord};
+use graph::{Desc, Env, Guard, MAX_WORKERS, Published, Rooms, SpreadNode, TraceRecord};
+use packet::flow::Flow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ impl WorkerHandoffView<'_> {
             if let Some(ahead) = descs.get(i + AHEAD) {
                 env.buffers.prefetch(ahead);
             }
-            let near = env.buffers.rooms().window::<0>(d).and_then(|w| key::near(w, d.len, shared.flow));
+            let near = near(&mut env.buffers.rooms(), d, shared.flow);
             *to = shared.buckets.worker(near.unwrap_or_else(|| far(env, d, shared)));
         }
         if let Some(d) = self.sampler.due(descs) {
@@ -72,6 +73,14 @@ impl WorkerHandoffView<'_> {
             count(counts, to);
         }
     }
+}
+
+/// The hash of a usual packet, tagged or not.
+#[inline(always)]
+fn near(rooms: &mut Rooms<'_>, d: &Desc, flow: Flow) -> Option<u32> {
+    let tags = key::tags_len(rooms.window::<0>(d)?);
+    let behind = rooms.sight(d, usize::from(d.off) + tags)?;
+    key::near(behind, d.len.saturating_sub(tags as u16), flow)
 }
 
 /// The hash of a packet that is not usual.
