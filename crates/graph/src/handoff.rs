@@ -37,6 +37,8 @@ struct Lane {
     /// Frames that were put into `full`, or are about to be, and those that came out of it.
     sent: AtomicU64,
     taken: AtomicU64,
+    /// Packets for which there was no room.
+    refused: AtomicU64,
     wake: OwnedFd,
     asleep: AtomicBool,
 }
@@ -56,6 +58,12 @@ impl Lane {
     fn leave(&self, n: usize) {
         self.waiting.fetch_sub(n, Ordering::Relaxed);
         self.frames.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Notes packets for which there is no room.
+    #[cold]
+    fn refuse(&self, n: usize) {
+        self.refused.fetch_add(n as u64, Ordering::Relaxed);
     }
 
     /// Puts packets where a place was taken.
@@ -114,6 +122,7 @@ impl Handoff {
                 frames: AtomicUsize::new(0),
                 sent: AtomicU64::new(0),
                 taken: AtomicU64::new(0),
+                refused: AtomicU64::new(0),
                 wake,
                 asleep: AtomicBool::new(false),
             })
@@ -165,6 +174,9 @@ impl Handoff {
         if sent != 0 {
             lane.wake();
         }
+        if !packets.is_empty() {
+            lane.refuse(packets.len());
+        }
         sent
     }
 
@@ -173,10 +185,12 @@ impl Handoff {
         debug_assert!(v.as_slice().iter().all(|d| !d.has(flags::TRACED)), "traces end");
         let Some(lane) = self.lanes.get(to) else { return false };
         if !lane.admit(v.len()) {
+            lane.refuse(v.len());
             return false;
         }
         let Some(empty) = self.empty() else {
             lane.leave(v.len());
+            lane.refuse(v.len());
             return false;
         };
         lane.put(Frame { node, packets: std::mem::replace(v, empty) });
@@ -207,6 +221,11 @@ impl Handoff {
     /// Control side: whether the worker has taken all that was sent before a mark. The work that it began with it may not have ended.
     pub fn has_taken(&self, worker: usize, mark: u64) -> bool {
         self.lanes.get(worker).is_none_or(|l| l.taken.load(Ordering::Acquire) >= mark)
+    }
+
+    /// Control side: packets for a worker for which there was no room.
+    pub fn refused(&self, worker: usize) -> u64 {
+        self.lanes.get(worker).map_or(0, |l| l.refused.load(Ordering::Relaxed))
     }
 
     /// Worker: true when it may sleep; senders wake it from now on until [`Handoff::awake`].
@@ -258,7 +277,7 @@ mod tests {
     fn packets_arrive_in_order_and_are_bounded() {
         let h = Handoff::new(2).unwrap();
         // Again and again: frames come back.
-        for _ in 0..20 {
+        for round in 1..=20 {
             let mut sent = 0;
             for n in [1, 63, 64, 65, 200, 256, 256, 256, 256, 256, 256, 256] {
                 let node = NodeId((sent % 5) as u16);
@@ -267,6 +286,7 @@ mod tests {
             assert_eq!(sent, 1 + 63 + 64 + 65 + 200 + 256 * 7, "the last vector as a whole");
             assert_eq!(h.send(1, NodeId(7), &mut Packets::drain(&mut packets(0, 1))), 0, "full");
             assert_eq!(h.send(2, NodeId(7), &mut Packets::drain(&mut packets(0, 1))), 0, "no such worker");
+            assert_eq!((h.refused(0), h.refused(1), h.refused(2)), (0, round, 0));
             assert_eq!(h.send(0, NodeId(3), &mut Packets::drain(&mut packets(9, 1))), 1, "another worker's");
             let got = all(&h, 1);
             assert_eq!(got.iter().map(|g| g.1).collect::<Vec<_>>(), (0..sent).collect::<Vec<_>>());

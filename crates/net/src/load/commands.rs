@@ -53,15 +53,16 @@ pub(super) fn all() -> Vec<Command<Router>> {
         .example("set workers polling power worker 0"),
         Command::write(
             "set workers balance (on|off)",
-            "Let the router move receive queues where workers are unevenly busy",
+            "Let the router move receive queues, and flows that are shared out, where workers are unevenly busy",
             |router: &mut Router, args: &Args| commit(router, vec![LoadOp::Balance(args.has("on")).into()]),
         )
-        .arg("on", "move them, one in 10 seconds at most, and say so in the log")
+        .arg("on", "move them: one queue in 10 seconds at most, told in the log, and flows each second")
         .arg("off", "leave them")
         .details(
             "A queue moves from the busiest worker to the least busy when they differ by 20 % of their time over 10 seconds and the move makes the \
              busier of both less busy by 5 %, at the load of these 10 seconds and at that of the last minute: a queue does not follow load that comes and \
-             goes, and one that is nearly all that its worker does stays. Queues that `set interface rx-placement` has given to a worker, and those of interfaces with `set interface handoff`, stay. No packet is lost or overtaken.",
+             goes, and one that is nearly all that its worker does stays. Queues that `set interface rx-placement` has given to a worker, and those of interfaces with `set interface handoff`, stay. Of such interfaces flows move instead, from the busiest \
+             of the workers among which they are shared out to the least busy, from a difference of 10 % on until it is 4 %. What found no room on its way to a worker counts as asked of it. Among workers that do not poll the interface heavy flows stay. No packet is lost or overtaken.",
         )
         .example("set workers balance on"),
     ]

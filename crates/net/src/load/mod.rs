@@ -4,6 +4,7 @@
 mod balance;
 mod commands;
 mod elephants;
+mod follow;
 mod number;
 #[cfg(test)]
 mod numbered;
@@ -15,6 +16,8 @@ mod steering_tests;
 mod workers_tests;
 
 pub use elephants::{Elephant, elephants};
+use follow::Follow;
+pub use follow::follow;
 pub use number::{MOST_CPU, SetWorkers};
 use settings::set_polling;
 pub use settings::{LoadOp, LoadSettings, settings};
@@ -95,6 +98,8 @@ struct State {
     rest: u32,
     /// What workers did while load is to be evened out.
     history: History,
+    /// And what they were asked for, while shares of flows follow it.
+    follow: Follow,
     workers: Vec<Series<8, 60>>,
     queues: BTreeMap<u64, Queue>,
 }
@@ -152,8 +157,10 @@ pub fn sample(router: &mut Router, at: Instant) {
     }
     if state.settings.balance {
         even_out(router);
+        follow(router, at);
     } else {
         state.history.clear();
+        state.follow = Follow::default();
     }
 }
 

@@ -2,10 +2,10 @@
 //! overtakes another of its flow.
 #![allow(clippy::unwrap_used)]
 
-use super::SetWorkers;
 use super::numbered::{Numbered, draws, until};
+use super::{SetWorkers, follow};
 use crate::router::{Op, Router};
-use crate::steering::{self, Handoff, HandoffConfig, handed, heavy};
+use crate::steering::{self, BUCKETS, Handoff, HandoffConfig, handed, heavy, shares};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,49 @@ fn ten_thousand_changes_lose_and_reorder_nothing() {
         among.extend(handed(&r).iter().filter(|h| h.packets != 0).map(|h| (h.from, h.to)));
     }
     assert!(among.len() > 12, "{among:?}");
+    all.all_come(&r, 100);
+}
+
+#[test]
+fn a_thousand_moves_of_shares_lose_and_reorder_nothing() {
+    let all = flows();
+    let mut r = all.router(3);
+    let index = r.interface_index("in").unwrap();
+    r.commit(vec![handoff(&[], false)]).unwrap();
+    let mut draw = draws();
+    for n in 0..2_000 {
+        let (from, to) = (draw(3), draw(3));
+        let before = shares(&r, index);
+        steering::move_share(&mut r, index, from, to, draw(400));
+        let after = shares(&r, index);
+        assert_eq!(after.iter().map(|s| s.1).sum::<usize>(), BUCKETS);
+        assert!(after[from].1 <= before[from].1 && after[to].1 >= before[to].1);
+        if n % 50 == 0 {
+            r.move_queue(index, 0, draw(3)).unwrap();
+        }
+    }
+    all.all_come(&r, 100);
+}
+
+#[test]
+fn the_worker_that_polls_gets_less() {
+    let all = flows();
+    let mut r = all.router(2);
+    let index = r.interface_index("in").unwrap();
+    r.commit(vec![handoff(&[], false)]).unwrap();
+    let polls = r.rx_placement()[0].worker;
+    assert_eq!(shares(&r, index)[polls].1, BUCKETS / 2);
+    let end = Instant::now() + Duration::from_secs(60);
+    while shares(&r, index)[polls].1 > BUCKETS * 2 / 5 {
+        follow(&mut r, Instant::now());
+        assert!(Instant::now() < end, "{:?}", shares(&r, index));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // What is set again stays, and other workers have even shares.
+    r.commit(vec![handoff(&[], true)]).unwrap();
+    assert!(shares(&r, index)[polls].1 < BUCKETS / 2);
+    r.commit(vec![count(4)]).unwrap();
+    assert_eq!(shares(&r, index), [0, 1, 2, 3].map(|w| (w, BUCKETS / 4)));
     all.all_come(&r, 100);
 }
 

@@ -569,6 +569,11 @@ impl Router {
         Ok(answer)
     }
 
+    /// Packets that others could not hand to a worker, where too many waited.
+    pub(crate) fn handoff_refused(&self, worker: usize) -> u64 {
+        self.plane.handoff.refused(worker)
+    }
+
     /// Waits until no worker works on a vector any more that it works on now.
     pub(crate) fn wait_for_workers(&self) {
         for w in &self.workers.handles {

@@ -1,7 +1,7 @@
 //! Which worker goes on with which packets.
 
 /// So many shares of flows: the share of a worker among 64 differs from that of another by 7 %.
-const BUCKETS: usize = 1024;
+pub(crate) const BUCKETS: usize = 1024;
 
 /// The worker of each bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,10 +13,30 @@ impl Buckets {
         Buckets(Box::new([0; BUCKETS]))
     }
 
+    /// That of packets of this hash.
+    #[inline(always)]
+    pub fn number(hash: u32) -> usize {
+        (hash >> (32 - BUCKETS.trailing_zeros())) as usize
+    }
+
     /// The worker that goes on with packets of this hash.
     #[inline(always)]
     pub fn worker(&self, hash: u32) -> u8 {
-        self.0[(hash >> (32 - BUCKETS.trailing_zeros())) as usize]
+        self.0[Buckets::number(hash)]
+    }
+
+    /// How many a worker has.
+    pub fn of(&self, worker: usize) -> usize {
+        self.0.iter().filter(|w| usize::from(**w) == worker).count()
+    }
+
+    /// So many of one worker's are another's, or as many as it has that need not stay.
+    #[must_use]
+    pub fn moved(&self, from: usize, to: usize, buckets: usize, stay: &[usize]) -> Buckets {
+        let mut new = self.clone();
+        let is_own = |(n, w): &(usize, &mut u8)| usize::from(**w) == from && !stay.contains(n);
+        new.0.iter_mut().enumerate().filter(is_own).take(buckets).for_each(|(_, w)| *w = to as u8);
+        new
     }
 
     /// Shared out evenly among these workers, of which there is one at least. No bucket changes its worker without need.
@@ -71,5 +91,18 @@ mod tests {
             assert_eq!(moved, least, "{workers:?}");
         }
         assert_eq!((b.worker(0), b.worker(u32::MAX)), (0, 0));
+    }
+
+    #[test]
+    fn some_buckets_move_and_some_stay() {
+        let even = Buckets::new().among(&[0, 1, 2]);
+        let hash = |bucket: usize| (bucket as u32) << 22 | 5;
+        let own: Vec<usize> = (0..BUCKETS).filter(|n| even.worker(hash(*n)) == 1).collect();
+        let b = even.moved(1, 2, 100, &own[..10]);
+        assert_eq!([0, 1, 2].map(|w| b.of(w)), [342, 241, 441]);
+        assert!(own[..10].iter().all(|n| b.worker(hash(*n)) == 1 && Buckets::number(hash(*n)) == *n));
+        let b = b.moved(1, 0, BUCKETS, &own[..10]);
+        assert_eq!([0, 1, 2].map(|w| b.of(w)), [573, 10, 441]);
+        assert_eq!(b.moved(1, 0, BUCKETS, &own), b);
     }
 }

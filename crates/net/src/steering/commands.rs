@@ -1,6 +1,6 @@
 //! Commands on steering.
 
-use super::{Handed, Handoff, HandoffConfig, config, handed};
+use super::{BUCKETS, Handed, Handoff, HandoffConfig, config, handed, shares};
 use crate::cli::{commit, listing};
 use crate::router::{IfState, Op, Router};
 use command::{Args, Command, CommandError, Output};
@@ -23,8 +23,8 @@ pub fn all() -> Vec<Command<Router>> {
         .details(
             "For devices with fewer receive queues than there are workers. All packets of a flow, that is of the same innermost addresses, \
              protocol and ports, go on at one worker, in their order: VLAN tags, MPLS labels, GRE, IP in IP and VXLAN are looked through. \
-             Fragments go by their addresses, other packets by their labels or MAC addresses. `all` follows `set workers`. No packet is lost or \
-             overtaken when workers change. A worker that is too far behind takes no more: these packets are dropped, and counted at the \
+             Fragments go by their addresses, other packets by their labels or MAC addresses. `all` follows `set workers`. Each has as many flows as \
+             any other, or less where it is busier, with `set workers balance on`. No packet is lost or overtaken when workers or shares change. A worker that is too far behind takes no more: these packets are dropped, and counted at the \
              interface as handoff-queue-full.",
         )
         .example("set interface handoff left workers all")
@@ -32,7 +32,7 @@ pub fn all() -> Vec<Command<Router>> {
         .example("set interface handoff left disable"),
         Command::read(
             "show interface handoff [<interface:interface>]...",
-            "Which interfaces share their packets out among workers, and how many each got",
+            "Which interfaces share their packets out among workers: each one's share of flows, and what it got",
             show,
         )
         .example("show interface handoff"),
@@ -81,15 +81,23 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         let own: Vec<&Handed> = all.iter().filter(|h| h.interface == i.index).collect();
         let symmetrical = if config.symmetrical { ", symmetrical" } else { "" };
         let _ = writeln!(text, "{}: workers {}{symmetrical}", i.name, config.words());
+        let shares = shares(router, i.index);
+        let share = |buckets: usize| buckets as f64 / BUCKETS as f64;
+        for (worker, buckets) in &shares {
+            let _ = writeln!(text, "  worker {worker}: {:.1} % of flows", 100.0 * share(*buckets));
+        }
         for h in &own {
             let _ = writeln!(text, "  worker {} to {}: {} packets", h.from, h.to, h.packets);
         }
         let rows = own.iter().map(
             |h| json!({ "from": h.from, "to": h.to, "packets": h.packets, "packets-per-second": h.rate }),
         );
+        let shares = shares.iter().map(
+            |(worker, buckets)| json!({ "worker": worker, "buckets": buckets, "share": share(*buckets) }),
+        );
         Some(json!({
             "interface": i.name, "workers": config.workers, "all": config.workers.is_empty(), "symmetrical": config.symmetrical,
-            "handed": rows.collect::<Vec<_>>(),
+            "shares": shares.collect::<Vec<_>>(), "handed": rows.collect::<Vec<_>>(),
         }))
     })
 }

@@ -15,9 +15,10 @@ mod part;
 mod tests;
 mod worker_handoff;
 
+pub(crate) use buckets::BUCKETS;
 pub use key::{FlowKey, FlowKind};
-pub(crate) use part::Steering;
-pub use part::{Handed, Handoff, HandoffConfig, HeavyFlow, config, handed, heavy};
+pub use part::{Handed, Handoff, HandoffConfig, HeavyFlow, config, handed, heavy, shares};
+pub(crate) use part::{Steering, move_share};
 pub use worker_handoff::{WorkerHandoff, WorkerHandoffNext};
 
 use crate::arcs;

@@ -53,6 +53,8 @@ pub struct Handoff(pub Option<HandoffConfig>);
 /// An interface of which packets are shared out.
 struct Told {
     config: HandoffConfig,
+    /// The workers that have buckets, or may have some.
+    among: Vec<usize>,
     buckets: Buckets,
     counts: Arc<Counts>,
 }
@@ -173,7 +175,8 @@ pub fn heavy(router: &Router) -> Vec<HeavyFlow> {
 
 impl Told {
     fn new() -> Told {
-        Told { config: HandoffConfig::default(), buckets: Buckets::new(), counts: Arc::new(Counts::new()) }
+        let (config, counts) = (HandoffConfig::default(), Arc::new(Counts::new()));
+        Told { config, among: vec![], buckets: Buckets::new(), counts }
     }
 
     /// As workers see it.
@@ -181,12 +184,54 @@ impl Told {
         Shared::new(self.buckets.clone(), seed, self.config.symmetrical, Arc::clone(&self.counts))
     }
 
-    /// The buckets, where there are so many workers.
-    fn buckets(&self, workers: usize) -> Buckets {
+    /// Those among whom it is to be shared out, where there are so many workers.
+    fn sharers(&self, workers: usize) -> Vec<usize> {
         match self.config.workers.is_empty() {
-            true => self.buckets.among(&(0..workers).collect::<Vec<_>>()),
-            false => self.buckets.among(&self.config.workers),
+            true => (0..workers).collect(),
+            false => self.config.workers.clone(),
         }
+    }
+
+    /// Shares it out evenly among them, where these are not the same.
+    fn share_out(&mut self, workers: usize) {
+        let sharers = self.sharers(workers);
+        if sharers != self.among {
+            self.buckets = self.buckets.among(&sharers);
+            self.among = sharers;
+        }
+    }
+}
+
+/// The workers among which an interface is shared out, and how many buckets each has.
+pub fn shares(router: &Router, index: u32) -> Vec<(usize, usize)> {
+    let told = router.state::<State>().and_then(|s| s.told.get(&index));
+    told.map_or(vec![], |t| t.among.iter().map(|w| (*w, t.buckets.of(*w))).collect())
+}
+
+/// Gives so many buckets of one worker to another. A heavy flow moves from a worker that polls the interface alone: it would go to and
+/// fro between others.
+pub(crate) fn move_share(router: &mut Router, index: u32, from: usize, to: usize, buckets: usize) {
+    let seed = router.hash_seed();
+    let Some(told) = router.state::<State>().and_then(|s| s.told.get(&index)) else { return };
+    let flow = told.shared(seed).flow;
+    let stays = |h: &HeavyFlow| (h.interface, h.worker) == (index, from) && h.from != from;
+    let stay: Vec<usize> =
+        heavy(router).iter().filter(|h| stays(h)).map(|h| Buckets::number(h.flow.hash(flow))).collect();
+    let new = told.buckets.moved(from, to, buckets, &stay);
+    if new != told.buckets {
+        change(router, &[index], |told| told.buckets = new.clone());
+    }
+}
+
+/// Changes how some interfaces are shared out, while no packet of theirs is on its way.
+fn change(router: &mut Router, interfaces: &[u32], to: impl Fn(&mut Told)) {
+    let done = router.between_packets(interfaces, |router| {
+        let Some(s) = router.state_mut::<State>() else { return };
+        s.told.iter_mut().filter(|(index, _)| interfaces.contains(index)).for_each(|(_, told)| to(told));
+        publish(router);
+    });
+    if let Err(e) = done {
+        router.note(true, format!("packets that are shared out among workers: {}", e.message));
     }
 }
 
@@ -255,7 +300,7 @@ impl InterfaceOp for Handoff {
                     }
                     let told = s.told.entry(index).or_insert_with(Told::new);
                     told.config = config;
-                    told.buckets = told.buckets(workers);
+                    told.share_out(workers);
                 }
                 None => _ = s.told.remove(&index),
             }
@@ -326,25 +371,10 @@ impl Part for Steering {
     fn workers_changed(&self, router: &mut Router) {
         let workers = router.config().workers;
         let Some(s) = router.state::<State>() else { return };
-        let changed = |(index, told): (&u32, &Told)| {
-            let buckets = told.buckets(workers);
-            (buckets != told.buckets).then_some((*index, buckets))
-        };
-        let changed: Vec<_> = s.told.iter().filter_map(changed).collect();
-        if changed.is_empty() {
-            return;
-        }
-        let interfaces: Vec<u32> = changed.iter().map(|c| c.0).collect();
-        let done = router.between_packets(&interfaces, |router| {
-            for (index, buckets) in changed {
-                if let Some(told) = router.state_mut::<State>().and_then(|s| s.told.get_mut(&index)) {
-                    told.buckets = buckets;
-                }
-            }
-            publish(router);
-        });
-        if let Err(e) = done {
-            router.note(true, format!("packets that are shared out among workers: {}", e.message));
+        let changed = s.told.iter().filter(|(_, told)| told.sharers(workers) != told.among);
+        let changed: Vec<u32> = changed.map(|(index, _)| *index).collect();
+        if !changed.is_empty() {
+            change(router, &changed, |told| told.share_out(workers));
         }
     }
 
