@@ -332,21 +332,31 @@ impl Feed {
     fn fill(&mut self, buffers: &mut Buffers, out: &mut Vector, want: usize, now: u64) {
         let traffic = Arc::clone(&self.traffic);
         let stamp = self.control.stamp.load(Ordering::Relaxed);
+        let template = |at: &mut usize| traffic.templates.get(usize::from(next(&traffic.order, at)?));
+        let (mut at, first) = (self.at, out.len());
+        // All buffers first: what they held is long gone from the near caches, or another worker has written it last.
         for _ in 0..want {
-            let Some(t) =
-                next(&traffic.order, &mut self.at).and_then(|n| traffic.templates.get(usize::from(n)))
-            else {
-                return;
-            };
+            let Some(t) = template(&mut self.at) else { break };
             let d = if t.bytes.len() <= DATA {
-                let Some(buf) = buffers.alloc() else { return };
-                buffers.room_mut(&buf)[HEADROOM..HEADROOM + t.bytes.len()].copy_from_slice(&t.bytes);
-                self.desc(buf, t.bytes.len())
+                let Some(buf) = buffers.alloc() else { break };
+                let d = self.desc(buf, t.bytes.len());
+                buffers.prefetch_write(&d);
+                d
             } else {
-                let Some(d) = buffers.alloc_bytes(&t.bytes) else { return };
+                let Some(d) = buffers.alloc_bytes(&t.bytes) else { break };
                 Desc { flags: d.flags, ..self.desc(d.buf, usize::from(d.len)) }
             };
+            if let Err(d) = out.push(d) {
+                buffers.free(d);
+                break;
+            }
+        }
+        for d in out.as_slice().get(first..).unwrap_or_default() {
+            let Some(t) = template(&mut at) else { return };
             let room = &mut buffers.room_mut(&d.buf)[HEADROOM..];
+            if t.bytes.len() <= DATA {
+                room[..t.bytes.len()].copy_from_slice(&t.bytes);
+            }
             self.tag(t, room);
             match t.patch {
                 Patch::None => {}
@@ -376,10 +386,6 @@ impl Feed {
                 room[STAMP + 8..STAMP + 16].copy_from_slice(&self.due.to_le_bytes());
             }
             self.pass();
-            if let Err(d) = out.push(d) {
-                buffers.free(d);
-                return;
-            }
         }
     }
 }

@@ -4,15 +4,19 @@ use crate::bench::measure::{Meter, median};
 use crate::bench::report::{Answer, Place, round};
 use crate::bench::rig::{Plan, Rig};
 use crate::bench::{Bench, Context, Emit, many, scenarios};
-use net::router::Op;
-use net::steering::{Handoff, HandoffConfig};
+use net::load;
+use net::router::{Op, Router};
+use net::steering::{self, Handoff, HandoffConfig};
 use serde::Serialize;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Length of a turn, seconds, and until the workers do what they were told.
 const TURN: f64 = 0.1;
 const SETTLE: f64 = 0.02;
+/// Looks at the load before a turn while shares of flows follow it, and seconds between two.
+const LOOKS: usize = 20;
+const BETWEEN: f64 = 0.02;
 /// Routes of the graph that costs least.
 const ROUTES: usize = 1_000_000;
 /// Sub-interfaces on which packets of the dearest graph come.
@@ -39,6 +43,8 @@ struct Found {
     clocks_handoff: f64,
     /// Packets of the queue that no worker took in time, percent.
     dropped_percent: f64,
+    /// Flows that the worker of the queue goes on with, percent.
+    kept_percent: f64,
     #[serde(flatten)]
     place: Place,
 }
@@ -49,10 +55,22 @@ struct Turn {
     received: f64,
     clocks: f64,
     node: f64,
+    /// The share of flows that stay.
+    kept: f64,
 }
 
 fn sunk(rig: &Rig) -> u64 {
     rig.egress.iter().flat_map(|e| &e.sinks).map(|s| s.packets.load(Ordering::Acquire)).sum()
+}
+
+/// The share of flows with which the worker of the queue goes on.
+fn kept(router: &Router) -> f64 {
+    let Some(index) = router.interface_index("in0") else { return 0.0 };
+    let shares = steering::shares(router, index);
+    let polls = router.rx_placement().iter().find(|p| p.interface == index).map(|p| p.worker);
+    let all: usize = shares.iter().map(|s| s.1).sum();
+    let own: usize = shares.iter().filter(|s| Some(s.0) == polls).map(|s| s.1).sum();
+    own as f64 / all.max(1) as f64
 }
 
 /// Runs the scenario.
@@ -87,6 +105,10 @@ fn compare(
         let feature = Handoff(steered.then(HandoffConfig::default)).into();
         rig.commit(vec![Op::SetFeature { name: "in0".into(), feature }])?;
         std::thread::sleep(Duration::from_secs_f64(SETTLE));
+        for _ in 0..if steered { LOOKS } else { 0 } {
+            load::follow(&mut rig.router, Instant::now());
+            std::thread::sleep(Duration::from_secs_f64(BETWEEN));
+        }
         let (first, before) = (meter.mark(), sunk(&rig));
         std::thread::sleep(Duration::from_secs_f64(TURN));
         let (window, sent) = (meter.since(&first), sunk(&rig) - before);
@@ -97,9 +119,10 @@ fn compare(
             received: meter.mpps(&window),
             clocks: meter.total_clocks(&window).unwrap_or(0.0),
             node: node.map_or(0.0, |n| n.clocks as f64 / packets),
+            kept: kept(&rig.router),
         })
     };
-    let turns = (args.seconds / (2.0 * (TURN + SETTLE))).ceil().max(1.0) as usize;
+    let turns = (args.seconds / (2.0 * (TURN + SETTLE) + LOOKS as f64 * BETWEEN)).ceil().max(1.0) as usize;
     let mut pairs = vec![];
     for _ in 0..turns {
         pairs.push((turn(false)?, turn(true)?));
@@ -118,11 +141,12 @@ fn compare(
         clocks_per_packet_total_steered: of(|p| p.1.clocks),
         clocks_handoff: of(|p| p.1.node),
         dropped_percent: of(|p| (1.0 - p.1.sent / p.1.received.max(f64::MIN_POSITIVE)).max(0.0) * 100.0),
+        kept_percent: of(|p| p.1.kept * 100.0),
         place: Place::now(),
     };
     let line = format!(
         "steering, one queue, {} workers, {}, {} bytes: {:.2} Mpps, by one worker {:.2} Mpps: {:.2} times that; {:.1} clocks a packet \
-         in all, by one {:.1}; worker-handoff {:.1}; {:.2} % dropped",
+         in all, by one {:.1}; worker-handoff {:.1}; {:.2} % dropped; {:.0} % of flows stay",
         found.workers,
         found.graph,
         found.size,
@@ -132,7 +156,8 @@ fn compare(
         found.clocks_per_packet_total_steered,
         found.clocks_per_packet_total,
         found.clocks_handoff,
-        found.dropped_percent
+        found.dropped_percent,
+        found.kept_percent
     );
     emit(Answer::line(&found, line)?)
 }
