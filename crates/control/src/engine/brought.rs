@@ -5,9 +5,10 @@
 //! wants: something that it needs goes, or the document gives to another what it has to itself.
 
 use super::objects::{Id, Side, Value, token};
+use super::rules::{count, last_worker};
 use super::steps::Plan;
 use super::ties::tie;
-use model::Model;
+use model::{Model, Object};
 use net::router::{Feature, Op};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -65,7 +66,10 @@ impl Brought {
             there || stays.contains(id) || from.model.get(id).is_none()
         };
         let own = |id: &&Id| from.model.get(id).filter(|o| o.takes.iter().all(|t| !bars.contains(t)));
-        stays.retain(|id| own(id).is_some_and(|o| o.bars.iter().all(|t| !takes.contains(t))));
+        let workers = to.model.iter().find_map(|(_, o)| count(o)).unwrap_or(1);
+        let has_worker = |o: &Object<Id, Value>| last_worker(o).is_none_or(|w| w < workers);
+        stays
+            .retain(|id| own(id).is_some_and(|o| has_worker(o) && o.bars.iter().all(|t| !takes.contains(t))));
         let mut parts: HashMap<&str, Vec<&Id>> = HashMap::new();
         let essential = from.model.iter().filter(|(id, o)| is_essential(id, &o.value));
         for (id, _) in essential {

@@ -116,26 +116,33 @@ impl Rules<Id, Value> for DocumentRules<'_> {
 
 /// Workers that are made are there before what is of one of them, and those that go do so behind it.
 fn by_workers(steps: &[Touched<'_, Id, Value>]) -> Vec<(usize, usize)> {
-    let count = |o| part(o).and_then(|p| p.get()).map(|set: &SetWorkers| set.count);
-    let counts = steps.iter().map(|s| (count(s.old), count(s.new)));
+    let counts = steps.iter().map(|s| (s.old.and_then(count), s.new.and_then(count)));
     let Some((at, (old, new))) = counts.enumerate().find(|(_, (old, new))| old.or(*new).is_some()) else {
         return vec![];
     };
     let more = new.unwrap_or(1) > old.unwrap_or(1);
-    let of_one = |s: &Touched<'_, Id, Value>| {
-        let own = part(s.old.or(s.new)).and_then(|p| p.get());
-        matches!(s.id, Id::Placement(..)) || matches!(own, Some(LoadOp::Own { .. })) || names_workers(s)
-    };
+    let of_one =
+        |s: &Touched<'_, Id, Value>| [s.old, s.new].into_iter().flatten().any(|o| last_worker(o).is_some());
     let all = steps.iter().enumerate().filter(|(_, s)| of_one(s));
     all.map(|(i, _)| if more { (at, i) } else { (i, at) }).collect()
 }
 
-fn names_workers(s: &Touched<'_, Id, Value>) -> bool {
-    let told = |o: &Object<Id, Value>| match &o.value {
-        Value::Op(Op::SetFeature { feature: Feature::Part(op), .. }) => op.names_workers(),
-        _ => false,
-    };
-    [s.old, s.new].into_iter().flatten().any(told)
+/// How many workers there are by an object, if it says so.
+pub(super) fn count(o: &Object<Id, Value>) -> Option<usize> {
+    part(Some(o)).and_then(|p| p.get()).map(|set: &SetWorkers| set.count)
+}
+
+/// The last of the workers that an object names.
+pub(super) fn last_worker(o: &Object<Id, Value>) -> Option<usize> {
+    match &o.value {
+        Value::Op(Op::SetPlacement { worker, .. }) => *worker,
+        Value::Op(Op::SetFeature { feature: Feature::Part(op), .. }) => op.last_worker(),
+        Value::Op(Op::Part(p)) => match p.get() {
+            Some(LoadOp::Own { worker, .. }) => Some(*worker),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 fn part(o: Option<&Object<Id, Value>>) -> Option<&BoxedPartOp> {

@@ -131,6 +131,17 @@ const CASES: &[Case] = &[
         b: "",
         stays: &["route 10.9.0.0/16: via 10.0.0.9"],
     },
+    // What names a worker that goes, goes with it.
+    Case {
+        a: "quiver: {workers: 3}",
+        commands: &[
+            "set workers polling power worker 2",
+            "set workers polling power worker 0",
+            "set interface handoff p1 workers 0-2",
+        ],
+        b: "quiver: {workers: 1}",
+        stays: &["polling of worker 0"],
+    },
     // What a command made under a name that the document has is the document's from then on.
     Case {
         a: "",

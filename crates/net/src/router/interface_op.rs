@@ -63,9 +63,9 @@ pub trait InterfaceOp: Any + Clone + PartialEq + fmt::Debug + Send {
         false
     }
 
-    /// Whether it names workers, which are to be there before and to stay for as long.
-    fn names_workers(&self) -> bool {
-        false
+    /// The last of the workers that it names, which are to be there before and to stay for as long.
+    fn last_worker(&self) -> Option<usize> {
+        None
     }
 
     /// Whether packets meet it from the first one on: a document tells it before interfaces come up.
@@ -100,7 +100,7 @@ pub trait ErasedOp: Any + fmt::Debug + Send {
     fn switches_on(&self) -> bool;
     fn is_pair(&self) -> bool;
     fn names_others(&self) -> bool;
-    fn names_workers(&self) -> bool;
+    fn last_worker(&self) -> Option<usize>;
     fn is_early(&self) -> bool;
     fn is_essential(&self) -> bool;
     fn words(&self, name: &str) -> (String, String);
@@ -146,8 +146,8 @@ impl<T: InterfaceOp> ErasedOp for T {
         InterfaceOp::names_others(self)
     }
 
-    fn names_workers(&self) -> bool {
-        InterfaceOp::names_workers(self)
+    fn last_worker(&self) -> Option<usize> {
+        InterfaceOp::last_worker(self)
     }
 
     fn is_early(&self) -> bool {

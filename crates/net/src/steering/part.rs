@@ -314,8 +314,9 @@ impl InterfaceOp for Handoff {
         false
     }
 
-    fn names_workers(&self) -> bool {
-        true
+    fn last_worker(&self) -> Option<usize> {
+        // All that there are: the first stays.
+        self.0.as_ref().map(|config| config.workers.iter().copied().max().unwrap_or(0))
     }
 
     fn commands(&self, name: &str, _: bool) -> Vec<String> {
