@@ -88,8 +88,8 @@ def test_what_ip_sets(lab):
     s.host.ping("10.0.7.1")
     s.linux.ip("neigh add 10.0.7.9 lladdr 02:00:00:00:00:09 dev e0 nud permanent")
     wait_for("the neighbor", lambda: s.neighbors().get("10.0.7.9", {}).get("state") == "static")
-    assert s.pair("left") == {"state": None, "mtu": 1400, "mac": None, "addresses": ["10.0.7.1/24", "2001:db8:7::1/64"], "neighbors": ["10.0.7.9"]}
-    assert s.pair("right") == {"state": "down", "mtu": None, "mac": "02:00:00:00:77:01", "addresses": [], "neighbors": []}
+    assert s.pair("left") == {"state": None, "mtu": 1400, "mac": None, "table": None, "addresses": ["10.0.7.1/24", "2001:db8:7::1/64"], "neighbors": ["10.0.7.9"]}
+    assert s.pair("right") == {"state": "down", "mtu": None, "mac": "02:00:00:00:77:01", "table": None, "addresses": [], "neighbors": []}
     # None of it is configuration: a dump does not have it, and an apply leaves it.
     assert saved(s) == before
     s.router.ctl(f"configuration apply {s.router.file}")
