@@ -1,6 +1,6 @@
 //! Target `state`: any bytes as the file of a kept configuration, and any text as one that is kept.
 
-use control::saved::{Author, Header, Kind, first_line, header, read};
+use control::saved::{self, Author, Header, Kind, first_line, header};
 
 /// Reads it as it stands, and behind a mark and a checksum that are right.
 pub fn run(data: &[u8]) {
@@ -8,7 +8,7 @@ pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (comment, document) = text.split_once('\0').unwrap_or(("", &text));
     let author = Author { user: 7, name: comment.into(), from: comment.into() };
-    let said = Header::new(Kind::Apply, author, comment.into(), control::saved::plain(comment));
+    let said = Header::new(Kind::Apply, author, comment.into(), saved::plain(comment));
     let said = said.with_diff(document.lines().map(str::to_owned));
     let Ok(line) = first_line(&said, document) else { return };
     let mut file = (line + document).into_bytes();
@@ -24,6 +24,11 @@ pub fn run(data: &[u8]) {
             assert!(read(&file).is_err(), "a byte that was changed is seen");
         }
     }
+}
+
+/// Reads a file as the folder does, which has its bytes.
+fn read(file: &[u8]) -> Result<(Header, &str), String> {
+    std::str::from_utf8(file).map_err(|_| "it is not UTF-8".to_owned()).and_then(saved::read)
 }
 
 fn whole(file: &[u8]) {
