@@ -2,7 +2,7 @@
 
 use crate::error::{Error, system};
 use crate::sys;
-use linux::wire::{HEADER, Messages, NLMSG_DONE, NLMSG_ERROR};
+use linux::wire::{HEADER, Messages, NLMSG_DONE, NLMSG_ERROR, attribute};
 pub(crate) use linux::wire::{NLM_F_APPEND, NLM_F_REPLACE};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -103,13 +103,4 @@ impl Netlink {
             None => Err(io::ErrorKind::InvalidData.into()),
         }
     }
-}
-
-/// An attribute with its length, filled up to a multiple of four bytes.
-pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let mut a = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-    a.extend(kind.to_ne_bytes());
-    a.extend(value);
-    a.resize(a.len().next_multiple_of(4), 0);
-    a
 }

@@ -278,8 +278,7 @@ impl LinkEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::attribute;
-    use linux::wire;
+    use linux::wire::{self, attribute};
     use proptest::prelude::*;
 
     const IFLA_ADDRESS: u16 = 1;

@@ -5,16 +5,9 @@
 
 use ipnet::IpNet;
 use linux::Mirror;
-use linux::wire::Messages;
+use linux::wire::{Messages, attribute};
 use std::net::IpAddr;
 use std::time::Instant;
-
-fn attribute(m: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    m.extend(((4 + value.len()) as u16).to_ne_bytes());
-    m.extend(kind.to_ne_bytes());
-    m.extend(value);
-    m.resize(m.len().next_multiple_of(4), 0);
-}
 
 /// A message as the kernel sends it of a route that BIRD made.
 fn message(kind: u16, flags: u16, prefix: IpNet, hop: u8) -> Vec<u8> {
@@ -24,20 +17,20 @@ fn message(kind: u16, flags: u16, prefix: IpNet, hop: u8) -> Vec<u8> {
     m.extend([0; 8]);
     let family = if matches!(prefix, IpNet::V4(_)) { 2 } else { 10 };
     m.extend([family, prefix.prefix_len(), 0, 0, 254, 12, 0, 1, 0, 0, 0, 0]);
-    attribute(&mut m, 15, &254u32.to_ne_bytes());
+    m.extend(attribute(15, &254u32.to_ne_bytes()));
     match prefix.addr() {
         IpAddr::V4(a) => {
-            attribute(&mut m, 1, &a.octets());
-            attribute(&mut m, 6, &32u32.to_ne_bytes());
-            attribute(&mut m, 5, &[10, 0, 0, hop]);
+            m.extend(attribute(1, &a.octets()));
+            m.extend(attribute(6, &32u32.to_ne_bytes()));
+            m.extend(attribute(5, &[10, 0, 0, hop]));
         }
         IpAddr::V6(a) => {
-            attribute(&mut m, 1, &a.octets());
-            attribute(&mut m, 6, &32u32.to_ne_bytes());
-            attribute(&mut m, 5, &[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, hop]);
+            m.extend(attribute(1, &a.octets()));
+            m.extend(attribute(6, &32u32.to_ne_bytes()));
+            m.extend(attribute(5, &[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, hop]));
         }
     }
-    attribute(&mut m, 4, &3u32.to_ne_bytes());
+    m.extend(attribute(4, &3u32.to_ne_bytes()));
     let len = m.len() as u32;
     m[..4].copy_from_slice(&len.to_ne_bytes());
     m

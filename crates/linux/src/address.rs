@@ -60,6 +60,7 @@ pub fn parse(body: &[u8]) -> Option<Address> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::attribute;
 
     fn told(family: u8, len: u8, local: Option<&str>, address: &str) -> Option<String> {
         let mut body = vec![family, len, 0, 0, 3, 0, 0, 0];
@@ -70,10 +71,6 @@ mod tests {
         body.extend(local.into_iter().flat_map(|l| of(IFA_LOCAL, l)));
         body.extend(of(IFA_ADDRESS, address));
         parse(&body).map(|a| a.net.to_string())
-    }
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        [&((4 + value.len()) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat()
     }
 
     /// As `ip address add LOCAL peer PEER/LEN` comes.

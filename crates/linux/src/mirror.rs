@@ -473,7 +473,7 @@ impl Mirror {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Messages;
+    use crate::wire::{Messages, attribute};
     use proptest::prelude::*;
     use std::net::IpAddr;
 
@@ -488,14 +488,6 @@ mod tests {
         kind::RTM_NEWNEXTHOP,
         kind::RTM_DELNEXTHOP,
     ];
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut out = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-        out.extend(kind.to_ne_bytes());
-        out.extend(value);
-        out.resize(out.len().next_multiple_of(4), 0);
-        out
-    }
 
     fn message(kind: u16, body: &[u8]) -> Vec<u8> {
         let mut m = ((16 + body.len()) as u32).to_ne_bytes().to_vec();

@@ -382,14 +382,7 @@ pub type LabelChange = Change<u32>;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut a = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-        a.extend(kind.to_ne_bytes());
-        a.extend(value);
-        a.resize(a.len().next_multiple_of(4), 0);
-        a
-    }
+    use crate::wire::attribute;
 
     fn label(head: [u8; RTMSG], attributes: &[Vec<u8>]) -> Option<(u32, Route)> {
         parse_label(&[&head[..], &attributes.concat()].concat())

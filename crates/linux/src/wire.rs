@@ -114,3 +114,12 @@ pub fn request(kind: u16, flags: u16, seq: u32, family: u8, body: usize) -> Vec<
     m[HEADER] = family;
     m
 }
+
+/// An attribute: its length, kind and value, filled up to a multiple of four bytes.
+pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut a = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
+    a.extend(kind.to_ne_bytes());
+    a.extend(value);
+    a.resize(a.len().next_multiple_of(4), 0);
+    a
+}

@@ -182,14 +182,7 @@ impl Followed {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut out = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-        out.extend(kind.to_ne_bytes());
-        out.extend(value);
-        out.resize(out.len().next_multiple_of(4), 0);
-        out
-    }
+    use linux::wire::attribute;
 
     /// What RTM_NEWLINK says of a device that is up, with IFLA_MASTER and IFLA_LINKINFO: as a VRF device its table, else of whom it is a port.
     fn device(ifindex: u32, master: u32, info: &[u8]) -> (u32, Device) {

@@ -2,12 +2,12 @@
 //! (`quiver.IFINDEX.MTU.MAC`) outlives a router that is killed, moves and ends with the device, and is never another's.
 
 use crate::error::Error;
-use crate::netlink::{NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, Netlink, Request, attribute};
+use crate::netlink::{NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, Netlink, Request};
 use crate::netns;
-use linux::wire::Attributes;
+use linux::wire::kind::RTM_GETLINK;
+use linux::wire::{Attributes, attribute};
 use packet::MacAddr;
 
-const RTM_GETLINK: u16 = 18;
 const RTM_NEWLINKPROP: u16 = 108;
 const RTM_DELLINKPROP: u16 = 109;
 const IFLA_PROP_LIST: u16 = 52;
