@@ -234,11 +234,6 @@ impl<'v> LastAdjacency<'v> {
         PathSelector { groups: self.groups, flow: self.flow }
     }
 
-    /// True when all packets to a group have one path.
-    pub fn is_one(&self, group: GroupId) -> bool {
-        matches!(self.groups.paths(group), Paths::One(_))
-    }
-
     /// True when packets to adjacency `adj` go as far.
     fn reaches(&self, adj: u32) -> bool {
         self.sender.straight(adj) == self.to

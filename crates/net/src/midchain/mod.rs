@@ -17,6 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+mod one_way;
 mod usual;
 
 pub use usual::Common;
@@ -110,16 +111,38 @@ impl Default for Blocks {
     }
 }
 
-impl Ids<'_> {
+impl<'v> Ids<'v> {
+    /// For a loop, which keeps the next number in a register.
+    fn here(self) -> IdsHere<'v> {
+        IdsHere { ids: self, next: self.numbers.next.get() }
+    }
+}
+
+/// The numbers of a loop.
+struct IdsHere<'v> {
+    ids: Ids<'v>,
+    next: u16,
+}
+
+impl IdsHere<'_> {
     #[inline(always)]
-    fn next(self) -> u16 {
-        let Numbers { next, blocks } = self.numbers;
-        let mut id = next.get();
-        if id.is_multiple_of(BLOCK) {
-            id = blocks.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(BLOCK);
+    fn next(&mut self) -> u16 {
+        if let Some(fixed) = self.ids.fixed {
+            return fixed;
         }
-        next.set(id.wrapping_add(1));
-        self.fixed.unwrap_or(id)
+        if self.next.is_multiple_of(BLOCK) {
+            let block = self.ids.numbers.blocks.0.fetch_add(1, Ordering::Relaxed);
+            self.next = block.wrapping_mul(BLOCK);
+        }
+        let id = self.next;
+        self.next = id.wrapping_add(1);
+        id
+    }
+}
+
+impl Drop for IdsHere<'_> {
+    fn drop(&mut self) {
+        self.ids.numbers.next.set(self.next);
     }
 }
 
@@ -284,7 +307,7 @@ fn put(
         let total = u16::try_from(upper + ip4::HEADER_LEN).ok()?;
         let ip = ip.first_chunk_mut()?;
         let fixed = fixed(ip);
-        outer4(ip, total, tos, ttl, view.ids.next(), fixed);
+        outer4(ip, total, tos, ttl, view.ids.here().next(), fixed);
     }
     Some(())
 }
@@ -313,9 +336,8 @@ fn outer4(h: &mut [u8; ip4::HEADER_LEN], total: u16, tos: u8, ttl: u8, id: u16, 
     h[2..4].copy_from_slice(&total.to_be_bytes());
     h[4..6].copy_from_slice(&id.to_be_bytes());
     let sum = fixed + u32::from(tos) + u32::from(total) + u32::from(id) + (u32::from(ttl) << 8);
-    // Five numbers of 16 bits: the second time nothing is carried.
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
+    // Both halves in both halves: what the lower one carries is what the upper one does.
+    let sum = sum.wrapping_add(sum.rotate_left(16)) >> 16;
     h[10..12].copy_from_slice(&(!sum as u16).to_be_bytes());
 }
 

@@ -1,5 +1,6 @@
 //! The short cut of `adj-midchain-tx`.
 
+use super::one_way::{self, Way};
 use super::{Ids, Marks, MidchainNext, MidchainTx, MidchainView, fixed, mark, outer4, outer6};
 use crate::adjacency::{Straight, kind};
 use crate::forward::{LastAdjacency, Sender};
@@ -17,29 +18,31 @@ use tables::groups::Paths;
 /// are in front of what is inside.
 pub struct Common<'v> {
     /// Packets of the vector went a longer way: all do.
-    slow: bool,
+    pub(super) slow: bool,
     /// The interface of the tunnel.
-    index: u32,
-    m: &'v Midchain,
-    inside: Inside,
+    pub(super) index: u32,
+    pub(super) m: &'v Midchain,
+    pub(super) inside: Inside,
     /// The headers as all packets have them, and how long they are.
-    template: [u8; WINDOW],
-    front: u16,
-    marks: Marks,
+    pub(super) template: [u8; WINDOW],
+    pub(super) front: u16,
+    pub(super) marks: Marks,
     /// The sum of the IPv4 header.
-    fixed: u32,
-    ids: Ids<'v>,
-    next: LastAdjacency<'v>,
-    flow: Flow,
-    sent: &'v Table,
+    pub(super) fixed: u32,
+    pub(super) ids: Ids<'v>,
+    pub(super) next: LastAdjacency<'v>,
+    /// Where all packets go, if it is one way.
+    pub(super) way: Option<Way<'v>>,
+    pub(super) flow: Flow,
+    pub(super) sent: &'v Table,
 }
 
 /// Bytes of a packet from the link-layer header outside on, as far as the ports inside.
-const SEEN: usize = 136;
+pub(super) const SEEN: usize = 136;
 
 /// The link-layer header of packets, and what is behind.
 #[derive(Clone, Copy)]
-struct Inside {
+pub(super) struct Inside {
     /// What the tunnel's header says.
     what: EtherType,
     /// Where the IP header begins.
@@ -49,7 +52,7 @@ struct Inside {
     mask: u64,
     /// Bytes of it that do not go inside.
     skip: u16,
-    v6: bool,
+    pub(super) v6: bool,
 }
 
 /// The bytes of a frame behind its addresses.
@@ -132,14 +135,13 @@ impl<const IP: usize, const VARIES: u8, const HASHED: bool> Sort for Over<IP, VA
     const HASHED: bool = HASHED;
 }
 
-/// Packets in IPv4 behind a word, as with GRE; `HASHED` where the way depends on the flow.
-struct Word4<const HASHED: bool>;
+/// Packets in IPv4 behind a word, as with GRE.
+struct Word4;
 
-impl<const HASHED: bool> Sort for Word4<HASHED> {
+impl Sort for Word4 {
     const IP: usize = ip4::HEADER_LEN;
     const UPPER: Option<usize> = Some(4);
     const VARIES: u8 = Varies::Kind as u8;
-    const HASHED: bool = HASHED;
 }
 
 /// Frames in datagrams behind two words, as with VXLAN.
@@ -184,7 +186,7 @@ impl Common<'_> {
             inside.skip = if S::FRAMES { 0 } else { eth::HEADER_LEN as u16 };
             front = (IP + upper) as u16;
         }
-        let (mut next, mut counts) = (next.begin(), Run::new(sent));
+        let (mut next, mut counts, mut ids) = (next.begin(), Run::new(sent), ids.here());
         counts.turn(index);
         // From the link-layer header outside to that inside, and what comes to a packet's length.
         let back = front + eth::HEADER_LEN as u16 - inside.skip;
@@ -260,11 +262,12 @@ impl QuickNode for MidchainTx {
     ) -> Option<(MidchainNext, Common<'v>)> {
         let m = view.plane.interfaces.get(first.tx, guard)?.midchain.as_deref()?;
         let groups = view.plane.groups.reader();
-        let way = match groups.paths(m.group) {
-            Paths::One(e) => e,
-            Paths::Many(word) => groups.pick(word, 0),
+        let (way, is_one) = match groups.paths(m.group) {
+            Paths::One(e) => (e, true),
+            Paths::Many(word) => (groups.pick(word, 0), false),
         };
-        let sender = Sender::new(view.plane.adjacencies.reader(guard), view.adjacency);
+        let adjacencies = view.plane.adjacencies.reader(guard);
+        let sender = Sender::new(adjacencies, view.adjacency);
         if m.sums
             || way.kind != kind::REWRITE
             || sender.straight(way.adj) != Straight::Device
@@ -292,6 +295,11 @@ impl QuickNode for MidchainTx {
             marks: Marks::new(m, view.config.ttl),
             ids: view.ids,
             next: sender.last(groups, Some(flow)),
+            way: adjacencies.get(way.adj).filter(|_| is_one).map(|to| Way {
+                to,
+                number: way.adj,
+                counts: view.adjacency,
+            }),
             flow,
             sent: view.sent,
         };
@@ -325,19 +333,26 @@ impl QuickNode for MidchainTx {
     fn quick(common: &Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
         const IP4: usize = ip4::HEADER_LEN;
         const IP6: usize = ip6::HEADER_LEN;
+        const LINK: usize = eth::HEADER_LEN;
         const KIND: u8 = Varies::Kind as u8;
         const FLOW: u8 = Varies::Flow as u8;
         const MORE: u8 = Varies::More as u8;
         let m = common.m;
         match (m.v6, m.varies) {
             _ if common.slow => 0,
-            (false, _) if common.is::<Word4<false>>() && common.next.is_one(m.group) => {
-                common.send::<Word4<false>, IP4>(descs, rooms)
-            }
-            (false, _) if common.is::<Word4<true>>() => common.send::<Word4<true>, IP4>(descs, rooms),
-            (false, _) if common.is::<Datagram<IP4>>() => common.send::<Datagram<IP4>, IP4>(descs, rooms),
-            (true, _) if common.is::<Datagram<IP6>>() => common.send::<Datagram<IP6>, IP6>(descs, rooms),
-            (false, Varies::Kind) if common.next.is_one(m.group) => {
+            (false, _) if common.is::<Word4>() => match common.way {
+                Some(way) => one_way::send::<IP4, { LINK + IP4 + 4 }, false>(common, way, descs, rooms),
+                None => common.send::<Word4, IP4>(descs, rooms),
+            },
+            (false, _) if common.is::<Datagram<IP4>>() => match common.way {
+                Some(way) => one_way::send::<IP4, { LINK + IP4 + 16 }, true>(common, way, descs, rooms),
+                None => common.send::<Datagram<IP4>, IP4>(descs, rooms),
+            },
+            (true, _) if common.is::<Datagram<IP6>>() => match common.way {
+                Some(way) => one_way::send::<IP6, { LINK + IP6 + 16 }, true>(common, way, descs, rooms),
+                None => common.send::<Datagram<IP6>, IP6>(descs, rooms),
+            },
+            (false, Varies::Kind) if common.way.is_some() => {
                 common.send::<Over<IP4, KIND, false>, IP4>(descs, rooms)
             }
             (false, Varies::Kind) => common.send::<Over<IP4, KIND, true>, IP4>(descs, rooms),
