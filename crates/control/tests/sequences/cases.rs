@@ -156,6 +156,15 @@ pub const CASES: &[(&str, &str)] = &[
          set interface ip address p0 10.7.0.1/24",
     ),
     (
+        "a host of one table that is nobody's in another",
+        "set interface ip table p1 10
+         set interface ip address p1 10.7.0.1/16
+         ip route add 20.0.0.0/8 table 10 via 10.7.0.255
+         ip route add 21.0.0.0/8 table 10 via 10.7.1.255 p1
+         set interface ip address p0 10.7.0.2/24
+         set interface ip address loop0 10.7.1.2/24",
+    ),
+    (
         "a sub-interface that is up under one that is down, and the order of interfaces",
         "create sub-interfaces p0 100
          create sub-interfaces p1 100

@@ -255,8 +255,9 @@ impl Router {
     fn is_next_hop(&self, index: u32, fib_index: FibIndex, addr: IpAddr) -> bool {
         let looked_up = self.fibs.get(addr.is_ipv6(), fib_index).and_then(|v| v.watched.get(&addr));
         let looked_up = looked_up.into_iter().flat_map(|w| w.groups.iter().copied());
+        // What is looked up in another table is another's.
         let here = |p: &RoutePath| p.address == Some(addr) && p.interface.is_none_or(|i| i == index);
-        let named = self.nexthops.towards(addr).into_iter().chain(looked_up);
+        let named = self.nexthops.over(&[index]).into_iter().chain(looked_up);
         // Groups may be held for a moment by what has gone already.
         let in_use = |id: GroupId, routes: u32| routes > 0 || self.holder_of(id).is_some();
         named.filter_map(|id| Some((id, self.group(id)?))).any(|(id, g)| {
