@@ -191,11 +191,7 @@ impl Reader<'_> {
         let id = p.table.unwrap_or(0);
         let (message, help) = match p.lookup {
             Lookup::Own if p.address.is_none() => ("the next hop of a label needs an address", "its address"),
-            Lookup::Own => {
-                // Next hops without interface are looked up in an IP table.
-                let via = p.address.filter(|_| p.interface.is_none());
-                return via.is_none_or(|a| self.paths.names.tables.check(d, p.place, RouteTable::of(a, id)));
-            }
+            Lookup::Own => return self.paths.finds_others(d, p),
             Lookup::Frame if eos == Some(false) => ("only at the bottom of a stack a frame follows", "eos"),
             Lookup::Frame if p.labels.is_none() && p.address.is_none() => return true,
             Lookup::Frame => ("l2-input-on takes an interface and nothing else", "l2-input-on INTERFACE"),

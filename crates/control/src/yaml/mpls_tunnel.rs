@@ -104,9 +104,13 @@ fn one<'n>(
         // As commands leave one: it drops what it gets.
         false => vec![],
     };
-    for p in paths.iter().filter(|p| p.labels.pops() || p.address.is_none() && p.table.is_some()) {
-        d.error(p.place, "mpls-tunnel", "a tunnel leads to a label switching router, with labels")
-            .help("ADDRESS [INTERFACE] out-labels L ...");
+    for p in &paths {
+        if p.labels.pops() || p.address.is_none() && p.table.is_some() {
+            d.error(p.place, "mpls-tunnel", "a tunnel leads to a label switching router, with labels")
+                .help("ADDRESS [INTERFACE] out-labels L ...");
+        } else {
+            read.finds_others(d, p);
+        }
     }
     Some(TunnelPaths { name: name.to_string(), paths, place })
 }

@@ -329,16 +329,7 @@ impl<'n> Table<'_, 'n> {
             if path.interface.is_some() || !names.tables.check(d, path.place, looked_up) {
                 continue;
             }
-            let own = path.address.and_then(|a| Some((a, names.own.get(&(looked_up.id, a))?)));
-            if let Some((via, owner)) = own {
-                let message = format!("{via} is the router's own address, on `{owner}`");
-                d.error(path.place, "next-hop", message).value(via).help("the neighbour's address");
-            } else if let Some(via) = path.address
-                && let Some(net) = names.nobody.get(&(looked_up.id, via))
-            {
-                let message = nobody(via, net);
-                d.error(path.place, "next-hop", message).value(via).help("the neighbour's address");
-            }
+            self.paths().leads_to_others(d, path, looked_up.id);
         }
     }
 
@@ -348,6 +339,27 @@ impl<'n> Table<'_, 'n> {
 }
 
 impl Paths<'_> {
+    /// Whether a next hop that is looked up in a table may be a neighbour's there.
+    pub(super) fn leads_to_others(&self, d: &mut Decoder<'_>, path: &RoutePath, table: u32) -> bool {
+        let Some(via) = path.address else { return true };
+        let message = if let Some(owner) = self.names.own.get(&(table, via)) {
+            format!("{via} is the router's own address, on `{owner}`")
+        } else if let Some(net) = self.names.nobody.get(&(table, via)) {
+            nobody(via, net)
+        } else {
+            return true;
+        };
+        d.error(path.place, "next-hop", message).value(via).help("the neighbour's address");
+        false
+    }
+
+    /// The same of what is no route, whose next hops without interface are looked up in table 0 or in one that they name.
+    pub(super) fn finds_others(&self, d: &mut Decoder<'_>, path: &RoutePath) -> bool {
+        let Some(via) = path.address.filter(|_| path.interface.is_none()) else { return true };
+        let table = RouteTable::of(via, path.table.unwrap_or(0));
+        self.names.tables.check(d, path.place, table) && self.leads_to_others(d, path, table.id)
+    }
+
     /// `via`: one path, or a list of them.
     pub(super) fn via<'n>(&self, d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<RoutePath>> {
         let Value::List(items) = &node.value else {
