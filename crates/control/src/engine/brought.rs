@@ -4,16 +4,16 @@
 //! and is neither among them nor in the new document is a command's. It stays, unless it cannot stand beside what the document
 //! wants: something that it needs goes, or the document gives to another what it has to itself.
 
-use super::objects::{Id, Side, Value, token};
+use super::objects::{End, Id, Side, Value, address_tokens, table_of};
 use super::rules::{count, last_worker};
 use super::steps::Plan;
 use super::ties::tie;
+use ipnet::IpNet;
 use model::{Model, Object};
 use net::router::{Feature, Op};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What the last document brought.
@@ -60,12 +60,15 @@ impl Brought {
             takes.extend(o.takes.iter().copied());
             bars.extend(o.bars.iter().copied());
         }
+        bars.extend(to.bulk.bars());
         let turned = turned(from, to);
+        let placed = placed(from, to, &stays);
         let stands = |id: &Id, stays: &BTreeSet<&Id>| {
             let there = to.model.get(id).is_some() && !turned.contains(id);
             there || stays.contains(id) || from.model.get(id).is_none()
         };
-        let own = |id: &&Id| from.model.get(id).filter(|o| o.takes.iter().all(|t| !bars.contains(t)));
+        let of = |id: &Id| placed.get(id).or_else(|| from.model.get(id));
+        let own = |id: &&Id| of(id).filter(|o| o.takes.iter().all(|t| !bars.contains(t)));
         let workers = to.model.iter().find_map(|(_, o)| count(o)).unwrap_or(1);
         let has_worker = |o: &Object<Id, Value>| last_worker(o).is_none_or(|w| w < workers);
         stays
@@ -93,7 +96,7 @@ impl Brought {
             gone.into_iter().for_each(|id| _ = stays.remove(id));
         }
         for id in &stays {
-            let Some(o) = from.model.get(id) else { continue };
+            let Some(o) = of(id) else { continue };
             // On the layer on which it is.
             for layer in o.needs.iter().filter(|n| matches!(n, Id::Layer(_))) {
                 if let (Some(is), Some(wants)) = (from.model.get(layer), to.model.get_mut(layer)) {
@@ -133,6 +136,25 @@ fn turned(from: &Side, to: &Side) -> HashSet<Id> {
     let comes = |id: &Id| from.model.get(id).is_none() && !matches!(id, Id::Binding(..));
     let new = to.model.iter().filter(|(id, _)| !all.is_empty() && comes(id));
     new.flat_map(|(_, o)| o.needs.iter().filter(|n| all.contains(n))).cloned().collect()
+}
+
+/// Addresses that come into another table with their interface, or of whose prefix the document has one there, as they are beside it.
+fn placed(from: &Side, to: &Side, stays: &BTreeSet<&Id>) -> HashMap<Id, Object<Id, Value>> {
+    let prefix =
+        |id| if let &Id::Address(ref name, net) = id { Some((name.as_str(), net.trunc())) } else { None };
+    let prefixes: HashSet<(&str, IpNet)> = to.model.iter().filter_map(|(id, _)| prefix(id)).collect();
+    let of = |id: &Id| {
+        let Id::Address(name, net) = id else { return None };
+        let v6 = net.addr().is_ipv6();
+        let table = table_of(&to.model, name, v6);
+        let binding = Id::Binding(name.clone(), v6);
+        let moves = to.model.get(&binding).is_some() && table != table_of(&from.model, name, v6);
+        let has_prefix = prefixes.contains(&(name.as_str(), net.trunc()));
+        let o = from.model.get(id).filter(|_| moves || has_prefix)?.clone();
+        let (takes, bars) = address_tokens(name, *net, table, !has_prefix);
+        Some((id.clone(), Object { takes, bars, ..o }))
+    };
+    stays.iter().filter_map(|id| of(id)).collect()
 }
 
 /// A sub-interface is no larger than its parent becomes.
@@ -205,7 +227,7 @@ impl<'s> Beside<'s> {
     }
 
     /// One that needs these objects and leads to these hops.
-    pub fn stays(&self, name: impl Hash, needs: &[Id], mut hops: impl Iterator<Item = IpAddr>) -> bool {
+    pub fn stays<'a>(&self, name: impl Hash, needs: &[Id], mut hops: impl Iterator<Item = End<'a>>) -> bool {
         if self.brought.is_none_or(|b| b.has(name)) {
             return false;
         }
@@ -215,6 +237,6 @@ impl<'s> Beside<'s> {
             None => self.runs.get(id).is_none(),
         };
         let bars = || self.wanted.iter().flat_map(|(_, o)| o.bars.iter().copied()).collect();
-        needs.iter().all(stands) && hops.all(|h| !self.bars.get_or_init(bars).contains(&token("hop", h)))
+        needs.iter().all(stands) && hops.all(|h| !self.bars.get_or_init(bars).contains(&h.token("hop")))
     }
 }

@@ -1,7 +1,7 @@
 //! Routes and labels: by the million, compared as sorted runs.
 
 use super::brought::{Beside, Brought};
-use super::objects::{Id, Side, Value, token};
+use super::objects::{End, Id, Side, Value};
 use super::sorted::{Sorted, pairs};
 use crate::yaml::{self, Document, Place, RouteTarget};
 use graph::memory::{self, Growth, OutOfMemory};
@@ -11,7 +11,7 @@ use net::labels::OutLabels;
 use net::mpls::{LabelBatch, MplsOp};
 use net::router::{Lookup, Op, Rank, RouteBatch, RoutePath, RouteTable, Router, Target, TargetId};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -115,8 +115,19 @@ impl Goal {
         if let Goal::Paths(hops) = self { hops } else { &[] }
     }
 
-    /// Next hops.
-    pub(super) fn hops(&self) -> impl Iterator<Item = IpAddr> + '_ {
+    /// Next hops, of what looks up those without interface in a table.
+    pub(super) fn hops(&self, table: u32) -> impl Iterator<Item = End<'_>> {
+        self.list().iter().filter_map(move |h| {
+            let address = h.address?;
+            Some(match &h.interface {
+                Some(name) => End::On(name, address),
+                None => End::In(h.table.unwrap_or(table), address),
+            })
+        })
+    }
+
+    /// The addresses of next hops.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.list().iter().filter_map(|h| h.address)
     }
 
@@ -319,6 +330,8 @@ pub(super) struct Runs {
 pub(super) trait Key: Copy + Ord + Hash {
     /// What it needs itself.
     fn table(self) -> Option<Id>;
+    /// The table in which next hops without interface are looked up, where they do not say it.
+    fn hops_table(self) -> u32;
     /// Whether paths into a table of the route's own kind lead into one of IPv6.
     fn v6(self) -> bool;
     /// Which of the routes of a prefix it is.
@@ -330,6 +343,10 @@ pub(super) trait Key: Copy + Ord + Hash {
 impl Key for RouteKey {
     fn table(self) -> Option<Id> {
         (self.0 != 0).then(|| Id::Table(RouteTable::of(self.1.addr(), self.0)))
+    }
+
+    fn hops_table(self) -> u32 {
+        self.0
     }
 
     fn v6(self) -> bool {
@@ -348,6 +365,10 @@ impl Key for RouteKey {
 impl Key for LabelKey {
     fn table(self) -> Option<Id> {
         (self.0 != 0).then_some(Id::LabelTable(self.0))
+    }
+
+    fn hops_table(self) -> u32 {
+        0
     }
 
     fn v6(self) -> bool {
@@ -465,7 +486,7 @@ fn runs<K: Key>(
     };
     let (mut stay, mut wants) = (vec![], Needs { goals, known: HashMap::new() });
     let mut stays = |key: K, goal: u32| {
-        let hops = goals.get(goal as usize).into_iter().flat_map(Goal::hops);
+        let hops = goals.get(goal as usize).into_iter().flat_map(|g| g.hops(key.hops_table()));
         let stays = beside.brought.is_some() && beside.stays(key, &wants.of(key, goal), hops);
         if stays {
             stay.push((key, goal));
@@ -517,6 +538,27 @@ pub(super) fn compare(
     Runs { goals: Arc::new(all.goals), routes, labels, routes_stay, labels_stay }
 }
 
+/// What next hops are by these goals, each of what looks them up in a table: a token each.
+fn tokens(goals: &[Goal], of: &[(u32, u32)], what: &str) -> Vec<u64> {
+    let all = of.iter().filter_map(|(goal, table)| Some((goals.get(*goal as usize)?, *table)));
+    all.flat_map(|(goal, table)| goal.hops(table)).map(|h| h.token(what)).collect()
+}
+
+impl Bulk {
+    /// Whose next hops may not be the router's own, nor nobody's: their tokens.
+    pub fn bars(&self) -> Vec<u64> {
+        let (mut last, mut all) = (None, HashSet::new());
+        let routes = self.routes.iter().map(|(key, goal, _)| (*goal, key.hops_table()));
+        for one in routes.chain(self.labels.iter().map(|(key, goal, _)| (*goal, key.hops_table()))) {
+            // Neighbours are mostly alike.
+            if last.replace(one) != Some(one) {
+                all.insert(one);
+            }
+        }
+        tokens(&self.goals, &all.into_iter().collect::<Vec<_>>(), "own")
+    }
+}
+
 impl<K: Key> Run<K> {
     fn objects(
         &self,
@@ -526,19 +568,18 @@ impl<K: Key> Run<K> {
         old: &mut Model<Id, Value>,
         new: &mut Model<Id, Value>,
     ) {
-        let hops = |which: fn(&Item<K>) -> u32| {
-            let mut numbers: Vec<u32> = self.items.iter().map(which).collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            let all = numbers.into_iter().filter_map(|n| goals.get(n as usize)).flat_map(Goal::hops);
-            all.collect::<Vec<IpAddr>>()
+        let ends = |which: fn(&Item<K>) -> u32, whats: [&str; 2]| {
+            let mut all: Vec<(u32, u32)> =
+                self.items.iter().map(|i| (which(i), i.key.hops_table())).collect();
+            all.sort_unstable();
+            all.dedup();
+            whats.map(|what| tokens(goals, &all, what))
         };
-        let tokens = |what, hops: &[IpAddr]| hops.iter().map(|a| token(what, a)).collect::<Vec<u64>>();
         if self.had {
-            let hops = hops(|i| i.old);
+            let [takes, _] = ends(|i| i.old, ["hop", "own"]);
             let object = Object {
                 needs: self.old_needs.clone(),
-                takes: tokens("hop", &hops),
+                takes,
                 place: sides[0].bulk_place,
                 follows: sides[0].carry(&self.old_needs),
                 ..Object::new(Value::Run(self.same))
@@ -546,11 +587,11 @@ impl<K: Key> Run<K> {
             old.set_at(id.clone(), object);
         }
         if self.has {
-            let hops = hops(|i| i.new);
+            let [takes, bars] = ends(|i| i.new, ["hop", "own"]);
             let object = Object {
                 needs: self.new_needs.clone(),
-                takes: tokens("hop", &hops),
-                bars: tokens("own", &hops),
+                takes,
+                bars,
                 place: sides[1].bulk_place,
                 follows: sides[1].carry(&self.new_needs),
                 ..Object::new(Value::Run(true))

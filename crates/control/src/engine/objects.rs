@@ -18,7 +18,8 @@ use net::mpls::{MplsOp, TunnelConfig};
 use net::plane::MAC_LIMIT;
 use net::proxy::NdProxy;
 use net::router::{
-    BoxedPartOp, Encap, Feature, HostConfig, Named, Op, PcapConfig, Ring, RouteTable, TapConfig,
+    BoxedPartOp, Encap, Feature, HostConfig, Named, Op, PcapConfig, Ring, RouteTable, TapConfig, anycast,
+    nobody,
 };
 use net::steering::Handoff;
 use packet::MacAddr;
@@ -170,6 +171,68 @@ pub(super) fn token(what: &str, of: impl Hash) -> u64 {
     let mut h = DefaultHasher::new();
     (what, of).hash(&mut h);
     h.finish()
+}
+
+/// An address of somebody: the router's own, or that of a neighbour.
+#[derive(Clone, Copy)]
+pub(super) enum End<'n> {
+    /// On the link of an interface.
+    On(&'n str, IpAddr),
+    /// In a table.
+    In(u32, IpAddr),
+    /// On any link.
+    Anywhere(IpAddr),
+}
+
+impl End<'_> {
+    /// That it is the router's own or nobody's (`own`), or a neighbour's (`hop`): it is never both.
+    pub fn token(self, what: &str) -> u64 {
+        match self {
+            End::On(name, a) => token(what, (0u8, name, a)),
+            End::In(table, a) => token(what, (1u8, table, a)),
+            End::Anywhere(a) => token(what, (2u8, a)),
+        }
+    }
+}
+
+/// What an address of an interface makes the router's own, or nobody's.
+fn ends<'n>(name: &'n str, net: IpNet, table: u32) -> impl Iterator<Item = End<'n>> {
+    let nobodys = [net.network(), net.broadcast()].into_iter().filter(move |a| nobody(net, *a));
+    let all = std::iter::once(net.addr()).chain(nobodys).chain(anycast(net));
+    let all = all.flat_map(move |a| [End::On(name, a), End::In(table, a)]);
+    all.chain([End::Anywhere(net.addr())])
+}
+
+/// What an address of an interface in a table takes, and what others must not have taken where it comes: with its prefix, or as one
+/// more address of a prefix that the interface has.
+pub(super) fn address_tokens(name: &str, net: IpNet, table: u32, with_prefix: bool) -> (Vec<u64>, Vec<u64>) {
+    let [mut takes, mut bars] =
+        ["own", "hop"].map(|what| ends(name, net, table).map(|e| e.token(what)).collect::<Vec<u64>>());
+    takes.push(token("numbered", name));
+    bars.push(token("unnumbered", name));
+    // Two overlap where one is, or is within, the other. Link-local prefixes are on every interface.
+    if with_prefix && !is_link_local(net.addr()) {
+        takes.push(token("net", (table, net.trunc())));
+        bars.push(token("in", (table, net.trunc())));
+        for n in around(net) {
+            takes.push(token("in", (table, n)));
+            bars.push(token("net", (table, n)));
+        }
+    }
+    (takes, bars)
+}
+
+/// The prefix of an address, and all in which that is.
+fn around(net: IpNet) -> impl Iterator<Item = IpNet> {
+    (0..=net.prefix_len()).filter_map(move |len| IpNet::new(net.addr(), len).ok()).map(|n| n.trunc())
+}
+
+/// The number of the table in which the addresses of an interface are.
+pub(super) fn table_of(model: &Model<Id, Value>, name: &str, v6: bool) -> u32 {
+    match model.get(&Id::Binding(name.into(), v6)).map(|o| &o.value) {
+        Some(Value::Op(Op::SetTable { table, .. })) => table.id,
+        _ => 0,
+    }
 }
 
 /// Where an object stands, what it needs, and what it has to itself.
@@ -617,22 +680,9 @@ impl<'d> Builder<'d> {
             let v6 = a.net.addr().is_ipv6();
             let mut needs = routed(p.name);
             needs.push(Id::Binding(name(), v6));
-            let mut notes = Notes::needs(needs);
-            let nets = a.net.trunc();
-            let within = (0..=nets.prefix_len())
-                .filter_map(|len| IpNet::new(nets.addr(), len).ok())
-                .map(|n| n.trunc());
-            // Two overlap where one is, or is within, the other. Link-local prefixes are on every interface.
-            if !is_link_local(a.net.addr()) {
-                notes.takes.push(token("net", nets));
-                for n in within {
-                    notes.takes.push(token("in", n));
-                    notes.bars.push(token("net", n));
-                }
-                notes.bars.push(token("in", nets));
-            }
-            notes.takes.extend([token("own", a.net.addr()), token("numbered", p.name)]);
-            notes.bars.extend([token("hop", a.net.addr()), token("unnumbered", p.name)]);
+            let table = table_of(&self.side.model, p.name, v6);
+            let (takes, bars) = address_tokens(p.name, a.net, table, true);
+            let notes = Notes { takes, bars, ..Notes::needs(needs) };
             let op = Op::AddAddress { name: name(), net: a.net };
             self.at(a.place, p.path).op(Id::Address(name(), a.net), op, notes);
         }
@@ -724,19 +774,17 @@ impl<'d> Builder<'d> {
             let goal = Goal::of_paths(&t.paths);
             let mut notes = Notes::needs([Id::Interface(t.name.clone())]);
             notes.needs.extend(goal.needs(false));
-            goal.hops().for_each(|a| {
-                notes.takes.push(token("hop", a));
-                notes.bars.push(token("own", a));
-            });
+            notes.takes.extend(goal.hops(0).map(|h| h.token("hop")));
+            notes.bars.extend(goal.hops(0).map(|h| h.token("own")));
             self.at(t.place, "mpls").set(Id::TunnelPaths(t.name.clone()), Value::Paths(goal), notes);
         }
         for n in &d.neighbors {
             let (name, address) = (n.interface.clone(), n.address);
             let mut needs = routed(&name);
             needs.extend([Id::Binding(name.clone(), address.is_ipv6()), Id::Unnumbered(name.clone())]);
-            let (takes, bars) =
-                (vec![token("hop", address), token("frames", &name)], vec![token("own", address)]);
-            let notes = Notes { takes, bars, ..Notes::needs(needs) };
+            let on = End::On(&name, address);
+            let takes = vec![on.token("hop"), token("frames", &name)];
+            let notes = Notes { takes, bars: vec![on.token("own")], ..Notes::needs(needs) };
             let op = Op::SetNeighbor { name: name.clone(), address, mac: n.mac };
             self.at(n.place, "neighbors").op(Id::Neighbor(name, address), op, notes);
         }
@@ -768,8 +816,11 @@ fn nd_proxy(p: &NdProxy) -> (Id, Notes) {
     let NdProxy { name, address, .. } = p;
     let mut needs = routed(name);
     needs.extend([Id::Binding(name.clone(), true), Id::Unnumbered(name.clone())]);
-    let (own, hop) = (token("own", IpAddr::V6(*address)), token("hop", IpAddr::V6(*address)));
-    (Id::NdProxy(*address), Notes { takes: vec![hop], bars: vec![own], ..Notes::needs(needs) })
+    let end = End::Anywhere(IpAddr::V6(*address));
+    (
+        Id::NdProxy(*address),
+        Notes { takes: vec![end.token("hop")], bars: vec![end.token("own")], ..Notes::needs(needs) },
+    )
 }
 
 /// What something of layer 3 of an interface needs.

@@ -82,7 +82,7 @@ impl<'s> View<'s> {
         let covers = bulk.routes.iter().filter(|((t, p, _), goal, _)| {
             *t == table
                 && p.contains(&address)
-                && bulk.goal_of(*goal).is_some_and(|g| g.hops().all(|h| h != address))
+                && bulk.goal_of(*goal).is_some_and(|g| g.addresses().all(|h| h != address))
         });
         covers
             .max_by_key(|((_, p, rank), ..)| (p.prefix_len(), std::cmp::Reverse(*rank)))

@@ -131,6 +131,65 @@ const CASES: &[Case] = &[
         b: "",
         stays: &["route 10.9.0.0/16: via 10.0.0.9"],
     },
+    // The addresses of a document make others nobody's, and the router's own: who leads there gives way.
+    Case {
+        a: "tables: {7: {}}",
+        commands: &[
+            "ip route add 10.9.0.0/16 via 10.5.0.255",
+            "ip route add 10.10.0.0/16 via 10.5.0.0",
+            "ip route add 2001:db8:9::/48 via 2001:db8:5::",
+            "ip route add 10.11.0.0/16 via 10.5.0.254",
+            "ip route add 10.12.0.0/16 table 7 via 10.5.0.255",
+            "ip route add 10.13.0.0/16 table 7 via 10.5.0.1 next-hop-table 0",
+            "mpls local-label add 100 eos via 10.5.0.255",
+            "mpls local-label add 101 eos via 10.5.0.254",
+            "mpls tunnel add instance 3 via 10.5.0.255 out-labels 70",
+            "mpls tunnel add instance 4 via 10.5.0.254 out-labels 70",
+        ],
+        b: "tables: {7: {}}\nloopbacks: {loop0: {addresses: [10.5.0.1/24, \"2001:db8:5::1/64\"]}}",
+        stays: &[
+            "route 10.11.0.0/16: via 10.5.0.254",
+            "route 10.12.0.0/16 table 7: via 10.5.0.255",
+            "label 101 eos: via 10.5.0.254",
+            "interface mpls-tunnel4: paths",
+        ],
+    },
+    // And who has an address gives it up to what a document leads there.
+    Case {
+        a: "loopbacks: {loop0: {addresses: [10.5.0.1/16]}}",
+        commands: &[
+            "set interface ip address p1 10.6.0.1/24",
+            "create loopback interface instance 1",
+            "set interface ip address loop1 10.7.0.9/24",
+            "set interface ip address loop0 10.5.0.2/16",
+            "set interface ip address loop0 10.5.0.3/16",
+        ],
+        b: "loopbacks: {loop0: {addresses: [10.5.0.1/16]}}\nroutes: [10.9.0.0/16 via 10.6.0.255, 10.10.0.0/16 via 10.7.0.9]\n\
+            mpls: {local-labels: [100 via 10.5.0.2]}\n",
+        stays: &["interface loop1", "interface loop0: address 10.5.0.3/16"],
+    },
+    // Other tables have addresses of their own.
+    Case {
+        a: "tables: {7: {}}\nl3: {interfaces: {p1: {table: 7}}}",
+        commands: &[
+            "set interface ip address p1 10.8.0.1/24",
+            "ip route add 10.9.0.0/16 table 7 via 10.8.0.9",
+            "ip route add 10.10.0.0/16 table 7 via 10.8.0.8 p1",
+        ],
+        b: "tables: {7: {}}\nl3: {interfaces: {p1: {table: 7}}}\nloopbacks: {loop0: {addresses: [10.8.0.9/25, 10.8.0.8/25]}}\n\
+            routes: [10.11.0.0/16 via 10.8.0.1]\n",
+        stays: &[
+            "interface p1: address 10.8.0.1/24",
+            "route 10.9.0.0/16 table 7: via 10.8.0.9",
+            "route 10.10.0.0/16 table 7: via 10.8.0.8 p1",
+        ],
+    },
+    Case {
+        a: "tables: {7: {}}",
+        commands: &["set interface ip table p1 7", "set interface ip address p1 10.0.0.9/24"],
+        b: "tables: {7: {}}",
+        stays: &[],
+    },
     // What names a worker that goes, goes with it.
     Case {
         a: "quiver: {workers: 3}",
