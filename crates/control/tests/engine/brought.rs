@@ -2,6 +2,8 @@
 
 use super::{Running, document, lines, same, start, try_start, words};
 use control::engine::{self, Brought, Carry, Failed, Id, Plan, Reading, Side, Value};
+use net::l2::bridge::{BridgeOp, TagChange};
+use net::router::Op;
 use proptest::prelude::*;
 
 fn side(text: &str) -> Side {
@@ -115,6 +117,27 @@ fn what_the_document_wants_for_itself_is_given_up() {
     assert!(differs.iter().all(|l| l.contains("order of interfaces")), "{differs:?}");
 }
 
+/// What the document did to the tags goes with it, where a command's cross-connect stays.
+#[test]
+fn tags_of_a_document_are_not_those_of_a_commands_cross_connect() {
+    let ports = |more: &str, p1: &str| {
+        let out = env!("CARGO_TARGET_TMPDIR");
+        format!(
+            "devices: {{p0: {{driver: pcap, pcap: {{write: {out}/tags0.pcap}}}}, p1: {{driver: pcap, pcap: {{write: {out}/tags1.pcap}}}}}}\n\
+             interfaces: {{p0: {{sub-interfaces: {{7: {{{more}}}}}}}, p1: {{{p1}}}}}\n"
+        )
+    };
+    let (a, b) = (ports("l2xc: p1", ""), ports("", ""));
+    let mut running = start(&a);
+    running.apply(&ports("l2xc: p1", "l2xc: p0.7"));
+    let plan = running.plan_beside(&b, &a);
+    let told = words(&plan);
+    assert_eq!(engine::stays(&plan, 100).0, ["interface p1: cross-connect: to p0.7"], "{told}");
+    running.carry(Carry::new(plan)).unwrap();
+    let left: Vec<Id> = left_of(&running.side(), &side(&a), &side(&b));
+    assert_eq!(left, [], "{told}\n{}", running.dump());
+}
+
 fn is_order(id: &Id) -> bool {
     matches!(id, Id::InterfaceOrder | Id::AddressOrder(_))
 }
@@ -124,6 +147,18 @@ pub fn missing(is: &Side, wanted: &Side) -> Vec<Id> {
     let value = |s: &Side, id: &Id| s.model.get(id).map(|o| o.value.clone());
     let all = wanted.model.iter().filter(|(id, o)| matches!(o.value, Value::Op(_)) && !is_order(id));
     all.filter(|(id, o)| value(is, id).as_ref() != Some(&o.value)).map(|(id, _)| id.clone()).collect()
+}
+
+/// Tags that nothing is done to: a document would pop those of a cross-connect, so this has to be said of one that a command made.
+fn is_off(value: &Value) -> bool {
+    matches!(value, Value::Op(Op::Part(op)) if matches!(op.get(), Some(BridgeOp::Tags { change: None | Some(TagChange::Disabled), .. })))
+}
+
+/// What runs of a document that another does not say.
+fn left_of(is: &Side, before: &Side, wanted: &Side) -> Vec<Id> {
+    let brought = Brought::of(before);
+    let all = is.model.iter().filter(|(id, o)| !is_order(id) && !is_off(&o.value)).map(|(id, _)| id);
+    all.filter(|id| wanted.model.get(id).is_none() && brought.has(id)).cloned().collect()
 }
 
 proptest! {
@@ -148,11 +183,9 @@ proptest! {
             same(&running.dump(), &before, &told, "refused");
             return Ok(());
         }
-        let (is, of_a, of_b) = (running.side(), Brought::of(&side(&a)), side(&b));
+        let (is, of_b) = (running.side(), side(&b));
         prop_assert_eq!(missing(&is, &of_b), vec![], "{}", told);
-        let left = is.model.iter().map(|(id, _)| id).filter(|id| !is_order(id));
-        let left: Vec<&Id> = left.filter(|id| of_b.model.get(id).is_none() && of_a.has(id)).collect();
-        prop_assert_eq!(left, Vec::<&Id>::new(), "{}", told);
+        prop_assert_eq!(left_of(&is, &side(&a), &of_b), Vec::<Id>::new(), "{}", told);
         prop_assert_eq!(lines(&running.plan_beside(&b, &b)), Vec::<String>::new());
         running.apply(&b);
         same(&running.dump(), &wanted, &told, "all of it");
