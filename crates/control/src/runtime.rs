@@ -208,13 +208,14 @@ async fn links(router: &SharedRouter, log: &Logger, wake: &Rc<Notify>) {
     loop {
         let wanted = router.borrow().namespaces();
         watched.retain(|w| wanted.contains(&w.ns));
+        router.borrow_mut().forget_namespaces_but(&wanted);
         for ns in wanted {
             let identity = ns.as_deref().and_then(drivers::netns::identity);
+            if let Some(name) = &ns {
+                router.borrow_mut().namespace_is(name, identity);
+            }
             if watched.iter().any(|w| w.ns == ns && w.identity == identity) {
                 continue;
-            }
-            if let Some(name) = ns.as_deref().filter(|_| watched.iter().any(|w| w.ns == ns)) {
-                router.borrow_mut().lose_namespace(name);
             }
             watched.retain(|w| w.ns != ns);
             let mut task = None;

@@ -59,8 +59,13 @@ fn wanted(router: &Router) -> BTreeMap<Namespace, Devices> {
             devices.insert(router, ifindex, interface);
         }
     }
-    let identity = |n: &Option<String>| n.as_deref().and_then(drivers::netns::identity);
-    all.into_iter().map(|(n, devices)| ((n.clone(), identity(&n)), devices)).collect()
+    // What the router knows of it changes with the numbers of its devices: those of one namespace are not looked for in the next of its name.
+    let identity = |n: &str| router.namespace(n).unwrap_or_else(|| drivers::netns::identity(n));
+    let there = |(n, devices): (Option<String>, Devices)| match n.as_deref().map(identity) {
+        Some(None) => None,
+        known => Some(((n, known.flatten()), devices)),
+    };
+    all.into_iter().filter_map(there).collect()
 }
 
 fn makes(router: &Router) -> Makes {

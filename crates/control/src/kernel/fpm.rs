@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinHandle;
 
-/// How zebra is to be listened to, and in which namespace.
-type Wanted = (FpmListen, Option<String>);
+/// How zebra is to be listened to, and in which namespace: its name, and what tells it from another of that name.
+type Wanted = (FpmListen, Option<String>, Option<(u64, u64)>);
 
 /// zebra, as it is heard.
 pub(crate) struct Heard {
@@ -55,7 +55,8 @@ fn wanted(router: &Router) -> Option<Wanted> {
     let settings = net::linux_cp::settings(router);
     let fpm = settings.fpm?;
     let netns = fpm.netns.clone().or(settings.default_netns);
-    Some((fpm, netns))
+    let identity = netns.as_deref().and_then(drivers::netns::identity);
+    Some((fpm, netns, identity))
 }
 
 /// The devices of a namespace that are pairs.
@@ -84,7 +85,7 @@ impl Listener {
                 task.abort();
             }
             *kernel.fpm.borrow_mut() = None;
-            if let Some((_, netns)) = self.wanted.take() {
+            if let Some((_, netns, _)) = self.wanted.take() {
                 let (router, wake) = (Rc::clone(router), Rc::clone(wake));
                 let old = marked(&router, Speaker::FPM, netns.as_deref());
                 tokio::task::spawn_local(async move {
@@ -111,7 +112,7 @@ impl Listener {
                     if self.refused.as_ref() != Some(&e) {
                         log(&LogLine { warn: true, text: format!("cannot listen for zebra (lcp fpm): {e}") });
                     }
-                    let (fpm, netns) = &wanted;
+                    let (fpm, netns, _) = &wanted;
                     let address = SocketAddr::new(fpm.address, fpm.port);
                     kernel.deaf.replace(Some(Deaf { address, netns: netns.clone(), why: e.clone() }));
                     self.refused = Some(e);
@@ -120,7 +121,7 @@ impl Listener {
             }
         }
         // Other devices are pairs, or there is another table: all is told anew.
-        if let (Some(heard), Some((_, netns))) = (kernel.fpm(), &self.wanted) {
+        if let (Some(heard), Some((_, netns, _))) = (kernel.fpm(), &self.wanted) {
             let now = devices(&router.borrow(), netns.as_deref());
             let lacked = heard.taken.borrow().lacks(&router.borrow());
             if heard.taken.borrow().devices != now || lacked {
@@ -135,7 +136,7 @@ fn begin(
     router: &SharedRouter,
     log: &Logger,
     wake: &Rc<Notify>,
-    (fpm, netns): &Wanted,
+    (fpm, netns, _): &Wanted,
 ) -> Result<(Rc<Heard>, JoinHandle<()>), String> {
     let address = SocketAddr::new(fpm.address, fpm.port);
     let bound = drivers::netns::within(netns.as_deref(), || Ok(TcpListener::bind(address)));

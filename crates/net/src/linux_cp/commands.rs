@@ -1,6 +1,6 @@
 //! `lcp`, `show lcp`.
 
-use super::{FpmListen, LcpSetting, LinuxPair, Paired, pair, part, refused_vlans, settings};
+use super::{FpmListen, LcpSetting, LinuxPair, PairInfo, Paired, pair, part, refused_vlans, settings};
 use crate::cli::listing::{self, Frame};
 use crate::cli::{check_namespace, commit, interface};
 use crate::router::{IfState, Op, Router};
@@ -216,12 +216,14 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let row = |router: &Router, i: &IfState, table: &mut Table| {
         if let Some(p) = pair(router, i.index) {
             table.row([
-                p.name.into(),
+                p.name.clone().into(),
                 router.interface_name(p.tap).into(),
-                p.linux.host.into(),
+                p.linux.host.clone().into(),
                 p.ifindex.map_or("-".into(), Into::into),
-                p.linux.netns.unwrap_or_else(|| "-".into()).into(),
-                from_linux(router, i).into(),
+                p.linux.netns.clone().unwrap_or_else(|| "-".into()).into(),
+                missing(router, &p)
+                    .map_or_else(|| from_linux(router, i), |why| format!("missing: {why}"))
+                    .into(),
             ]);
         }
     };
@@ -233,6 +235,7 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             "host-if": p.linux.host,
             "ifindex": p.ifindex,
             "netns": p.linux.netns,
+            "missing": missing(router, &p),
             "from-linux": from_linux_json(router, i),
             "refused-table": part::refused_table(router, i.index)
                 .map(|(id, why)| json!({"table": id, "reason": why})),
@@ -242,6 +245,11 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         }))
     };
     listing::framed(router, args, Frame { text, open, close: "]}" }, table, row, item)
+}
+
+/// Why the device of a pair is not there.
+fn missing(router: &Router, p: &PairInfo) -> Option<String> {
+    p.ifindex.is_none().then(|| router.companion_missing(p.tap)).flatten()
 }
 
 /// What an interface has from Linux, in words.

@@ -3,6 +3,7 @@
 
 use super::part::{self, State};
 use super::vrfs::wanted_master;
+use crate::neighbor::Millis;
 use crate::router::{Asks, IfState, OpError, Router};
 use drivers::tap::{self, change_address, change_neighbors};
 use drivers::{Error, Link};
@@ -20,6 +21,8 @@ const TURN: usize = 64;
 pub(super) struct Applied {
     /// Linux's number of the device.
     pub ifindex: u32,
+    /// When it was made anew, if it was: in another namespace it may have the same number.
+    pub since: Option<Millis>,
     pub mac: MacAddr,
     pub mtu: u16,
     pub up: bool,
@@ -41,6 +44,7 @@ impl Applied {
             .filter_map(|g| Some((IpNet::new(g.address, g.length).ok()?, g.ours)));
         Ok(Applied {
             ifindex: state.ifindex,
+            since: None,
             mac: state.mac,
             mtu: u16::try_from(state.mtu).unwrap_or(u16::MAX),
             up: state.up,
@@ -71,6 +75,7 @@ impl Applied {
     pub fn made(mac: MacAddr, mtu: u16) -> Applied {
         Applied {
             ifindex: 0,
+            since: None,
             mac,
             mtu,
             up: true,
@@ -167,11 +172,12 @@ pub(super) fn follow(router: &mut Router, index: u32) {
             Err(e) => failed.push(e),
         }
     }
-    if was.ifindex != ifindex && was.ifindex != 0 {
+    let since = router.companion_returned(tap);
+    if (was.ifindex, was.since) != (ifindex, since) && was.ifindex != 0 {
         // Somebody has deleted it, and it was made anew with its MAC address and MTU.
         was = Applied::made(was.mac, was.mtu);
     }
-    was.ifindex = ifindex;
+    (was.ifindex, was.since) = (ifindex, since);
     let mut to = wanted(router, i, &was, part::settings(router).sync);
     let more = to.keep_turn(&was);
     tell(router, index, failed);

@@ -4,6 +4,7 @@ use super::aside::Asks;
 use super::devices;
 use super::tell::{Closing, Last, Todo};
 use super::{DeviceControl, Kind, Op, OpError, Router, TapConfig};
+use crate::neighbor::Millis;
 use drivers::tap::kept::{self, Keeper, Left};
 use std::any::Any;
 use std::os::fd::OwnedFd;
@@ -282,6 +283,19 @@ impl Router {
     pub(crate) fn companion_ifindex(&self, index: u32) -> Option<u32> {
         let device = self.interface(index).filter(|i| i.companion)?.device()?;
         device.linux().map(|(_, ifindex)| ifindex).filter(|ifindex| *ifindex != 0)
+    }
+}
+
+impl Router {
+    /// Why the Linux side of a companion is not there; none where it is.
+    pub(crate) fn companion_missing(&self, index: u32) -> Option<String> {
+        let i = self.interface(index).filter(|i| i.companion && !i.has_device())?;
+        Some(i.trouble.clone().unwrap_or_else(|| "it is being made".into()))
+    }
+
+    /// When the Linux side of a companion was made anew; none where it is the first.
+    pub(crate) fn companion_returned(&self, index: u32) -> Option<Millis> {
+        self.interface(index)?.returned
     }
 }
 

@@ -227,6 +227,8 @@ pub struct Router {
     neighbors: Neighbors,
     parts: part::Parts,
     companions: companion::Companions,
+    /// See [`Router::namespace_is`].
+    namespaces: std::collections::BTreeMap<String, Option<(u64, u64)>>,
     changes: u64,
     /// Batches of static routes and labels so far.
     pub(crate) static_batches: u64,
@@ -307,6 +309,7 @@ impl Router {
                 Start { seed, ends: Ends { l2: Some(bridges), labels: Some(labels) } },
             ),
             companions: companion::Companions::default(),
+            namespaces: std::collections::BTreeMap::new(),
             started: Instant::now(),
             changes: 0,
             said: 0,

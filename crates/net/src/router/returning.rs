@@ -364,11 +364,35 @@ impl Router {
         gone.into_iter().for_each(|index| self.regain(index));
     }
 
-    /// The name of a namespace stands for another one now, or for none: its devices are out of reach.
-    pub fn lose_namespace(&mut self, netns: &str) {
+    /// The name of a namespace stands for this one now, or for none. Devices in one for which it stood before are out of reach; those that are a part's end
+    /// there, so that nobody has that namespace open on their account.
+    pub fn namespace_is(&mut self, netns: &str, identity: Option<(u64, u64)>) {
+        let was = self.namespaces.insert(netns.to_owned(), identity);
+        if was.is_none_or(|was| was == identity) {
+            return;
+        }
         let of = |i: &&IfState| i.in_linux().is_some_and(|c| c.netns() == Some(netns)) && i.has_device();
         let all: Vec<u32> = self.interfaces().filter(of).map(|i| i.index).collect();
-        all.into_iter().for_each(|index| self.lose(index, "went with its namespace"));
+        for index in all {
+            if let Some(i) = self.interfaces.get_mut(index).filter(|i| i.companion)
+                && let Op::CreateTap { config, .. } = &i.origin
+            {
+                let linux = Left { name: config.host_name.clone(), netns: config.netns.clone() };
+                (i.remote.last, i.remote.astray) = (Some(Last::Moved), None);
+                self.forget_queue(&linux);
+            }
+            self.lose(index, "went with its namespace");
+        }
+    }
+
+    /// For which namespace a name stands, or that it stands for none, where [`Router::namespace_is`] was told.
+    pub fn namespace(&self, netns: &str) -> Option<Option<(u64, u64)>> {
+        self.namespaces.get(netns).copied()
+    }
+
+    /// No other namespaces are of interest.
+    pub fn forget_namespaces_but(&mut self, all: &[Option<String>]) {
+        self.namespaces.retain(|name, _| all.iter().any(|n| n.as_ref() == Some(name)));
     }
 
     /// Lets go of a device that is gone, of which Linux has not told yet, and whose number the one of `config` has now.
