@@ -151,7 +151,7 @@ impl Drop for Reader {
     }
 }
 
-/// Follows the routes of the namespace in which `sockets` were opened. `send` takes what there is to tell, on the reader's thread, and may
+/// Follows the routes of the namespace in which `sockets` were opened, or its devices and neighbors alone where those are told of no routes. `send` takes what there is to tell, on the reader's thread, and may
 /// block; the reader ends when it answers false.
 ///
 /// # Errors
@@ -494,7 +494,8 @@ impl<S: FnMut(Event) -> bool> AtWork<S> {
         let before = teller.told;
         wait_turn(sockets, buf)?;
         mirror.begin();
-        for request in routes() {
+        let told_of_routes = sockets.has_routes();
+        for request in routes().filter(|_| told_of_routes) {
             changed |= ask(sockets, request, buf, |step| {
                 let sockets = match step {
                     Step::Told(m) => {

@@ -29,19 +29,11 @@ const RTNLGRP_IPV6_ROUTE: u32 = 11;
 const RTNLGRP_MPLS_ROUTE: u32 = 27;
 const RTNLGRP_NEXTHOP: u32 = 32;
 
-fn groups() -> u32 {
-    [
-        RTNLGRP_LINK,
-        RTNLGRP_NEIGH,
-        RTNLGRP_IPV4_IFADDR,
-        RTNLGRP_IPV4_ROUTE,
-        RTNLGRP_IPV6_IFADDR,
-        RTNLGRP_IPV6_ROUTE,
-        RTNLGRP_MPLS_ROUTE,
-        RTNLGRP_NEXTHOP,
-    ]
-    .iter()
-    .fold(0, |groups, g| groups | 1 << (g - 1))
+fn groups(routes: bool) -> u32 {
+    let devices = [RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR];
+    let of_routes = [RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE, RTNLGRP_MPLS_ROUTE, RTNLGRP_NEXTHOP];
+    let all = devices.iter().chain(of_routes.iter().filter(|_| routes));
+    all.fold(0, |groups, g| groups | 1 << (g - 1))
 }
 
 fn socket(groups: u32, buffer: usize) -> io::Result<OwnedFd> {
@@ -62,6 +54,7 @@ pub struct Sockets {
     events: OwnedFd,
     requests: OwnedFd,
     seq: u32,
+    routes: bool,
 }
 
 /// What a reading brought.
@@ -99,12 +92,18 @@ pub const FDB: Request = (RTM_GETNEIGH, AF_BRIDGE, NDMSG);
 pub const NEIGHBORS: Request = (RTM_GETNEIGH, 0, NDMSG);
 
 impl Sockets {
-    /// Opens them. `buffer`: bytes that the kernel keeps of changes that we have not read.
+    /// Opens them. `buffer`: bytes that the kernel keeps of changes that we have not read; `routes`: those of routes are told, too.
     ///
     /// # Errors
     /// No netlink, or no descriptor left.
-    pub fn open(buffer: usize) -> io::Result<Sockets> {
-        Ok(Sockets { events: socket(groups(), buffer)?, requests: socket(0, BUFFER)?, seq: 0 })
+    pub fn open(buffer: usize, routes: bool) -> io::Result<Sockets> {
+        let (events, requests) = (socket(groups(routes), buffer)?, socket(0, BUFFER)?);
+        Ok(Sockets { events, requests, seq: 0, routes })
+    }
+
+    /// Whether it is told of routes.
+    pub fn has_routes(&self) -> bool {
+        self.routes
     }
 
     /// Opens them for asking only: nothing is told of what changes.
@@ -112,7 +111,7 @@ impl Sockets {
     /// # Errors
     /// No netlink, or no descriptor left.
     pub fn for_requests() -> io::Result<Sockets> {
-        Ok(Sockets { events: socket(0, 0)?, requests: socket(0, BUFFER)?, seq: 0 })
+        Ok(Sockets { events: socket(0, 0)?, requests: socket(0, BUFFER)?, seq: 0, routes: false })
     }
 
     /// The descriptors that become readable: changes, answers.

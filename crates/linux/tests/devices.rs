@@ -131,3 +131,25 @@ fn neighbors_and_changed_devices_are_told() {
     });
     drop(reader);
 }
+
+/// Who makes nothing of routes does not read them: a daemon may have a million, of which the router is told otherwise.
+#[test]
+fn without_routes_devices_and_neighbors_are_told() {
+    let ns = Ns::new();
+    let (send, events) = sync_channel(64);
+    let reader = follow(ns.sockets_for(1 << 20, false), move |e| send.send(e).is_ok()).unwrap();
+    let is_route = |e: &Event| matches!(e, Event::Changes(_) | Event::Labels(_));
+    until(&events, |e| {
+        assert!(!is_route(&e), "{e:?}");
+        matches!(e, Event::Synced { routes: 0, .. })
+    });
+    ns.batch("route add 10.9.0.0/16 via 10.0.0.7\nlink set vb down\nneigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev va nud permanent\n");
+    let mut devices = false;
+    until(&events, |e| {
+        assert!(!is_route(&e), "{e:?}");
+        devices |= matches!(e, Event::Devices(_));
+        matches!(e, Event::Neighbors(all) if all.iter().any(|n| n.address.to_string() == "10.0.0.9"))
+    });
+    assert!(devices);
+    assert_eq!(reader.stats.new_routes.load(std::sync::atomic::Ordering::Relaxed), 0);
+}

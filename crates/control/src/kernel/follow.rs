@@ -176,7 +176,7 @@ fn begin(
 ) -> Result<(Rc<Followed>, [JoinHandle<()>; 2]), String> {
     let requests = Arc::new(Mutex::new(sockets(netns.as_deref(), Sockets::for_requests)?));
     let tells = sockets(netns.as_deref(), Sockets::for_requests)?;
-    let sockets = sockets(netns.as_deref(), move || Sockets::open(buffer as usize))?;
+    let sockets = sockets(netns.as_deref(), move || Sockets::open(buffer as usize, makes.routes))?;
     let counts = Counts::default();
     let (send, events) = mpsc::channel::<(Instant, Event)>(WAITING);
     let waiting = Arc::clone(&counts.waiting);

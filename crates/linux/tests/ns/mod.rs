@@ -24,10 +24,14 @@ impl Ns {
     }
 
     pub fn sockets(&self, buffer: usize) -> Sockets {
+        self.sockets_for(buffer, true)
+    }
+
+    pub fn sockets_for(&self, buffer: usize, routes: bool) -> Sockets {
         let file = std::fs::File::open(format!("/run/netns/{}", self.0)).unwrap();
         std::thread::spawn(move || {
             rustix::thread::move_into_link_name_space(file.as_fd(), None).unwrap();
-            Sockets::open(buffer).unwrap()
+            Sockets::open(buffer, routes).unwrap()
         })
         .join()
         .unwrap()
