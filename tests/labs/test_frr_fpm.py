@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import struct
+import time
 
 import pytest
 from frr import Frr
@@ -169,6 +170,32 @@ def test_a_speaker(lab):
     wait_for("it is there again", lambda: hears(s.a, "20.0.0.1"))
     c.close()
     wait_for("all goes with the connection, for nothing holds it", lambda: s.fpm()["routes"] == 0)
+
+
+def test_routes_stay_until_they_are_told_again(lab):
+    """zebra comes back at once and its daemons later: what it told before stays for `hold` seconds, however long it says nothing."""
+    s = Site(lab, hold=8)
+    [e1] = [link["ifindex"] for link in json.loads(s.linux.ip("-j link show dev e1").stdout)]
+    via = attribute(5, ip("10.0.2.2")) + attribute(4, u32(e1))
+
+    def connect(*nets):
+        with s.linux.entered():
+            c = socket.create_connection(("127.0.0.1", 2620), timeout=10)
+        c.sendall(b"".join(route(net, 24, via) for net in nets))
+        return c
+    c = connect("20.0.0.0", "21.0.0.0", "22.0.0.0")
+    wait_for("all is told", lambda: s.fpm()["routes"] == 3 and s.fpm()["synced"], timeout=20)
+    began = time.monotonic()
+    c.close()
+    c = connect("20.0.0.0")
+    wait_for("it is there again", lambda: s.fpm()["connections"] == 2 and s.fpm()["peer"])
+    # Longer than the silence by which all is taken for told.
+    time.sleep(4.5)
+    c.sendall(route("21.0.0.0", 24, via))
+    assert s.fpm()["routes"] == 3 and hears(s.a, "21.0.0.1") and hears(s.a, "22.0.0.1")
+    wait_for("what is not told again goes", lambda: s.fpm()["routes"] == 2 and not hears(s.a, "22.0.0.1"), timeout=20)
+    assert time.monotonic() - began >= 8 and hears(s.a, "20.0.0.1") and hears(s.a, "21.0.0.1")
+    c.close()
 
 
 def entry(label, bottom=True):

@@ -27,7 +27,7 @@ const MOST_OBJECTS: usize = 1 << 20;
 /// How zebra is listened to.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How long routes stay when the connection has ended, and no other came.
+    /// How long routes stay when the connection has ended: until another came, and over that until they are told again.
     pub hold: Duration,
 }
 
@@ -144,6 +144,7 @@ pub fn listen(
         connection: None,
         syncing: false,
         gone: None,
+        held: None,
     };
     std::thread::Builder::new().name("fpm".to_owned()).spawn(move || {
         if let Err(e) = at_work.run()
@@ -188,6 +189,9 @@ struct AtWork<D, S> {
     syncing: bool,
     /// When the connection ended, while its routes are there still.
     gone: Option<Instant>,
+    /// Routes of the connection before this one stay until then at least: daemons that are started anew with zebra tell theirs when their sessions are up, which
+    /// is no end of what there is to tell.
+    held: Option<Instant>,
 }
 
 impl<D: FnMut() -> Option<HashMap<u32, u32>>, S: FnMut(Event) -> bool> AtWork<D, S> {
@@ -242,6 +246,7 @@ impl<D: FnMut() -> Option<HashMap<u32, u32>>, S: FnMut(Event) -> bool> AtWork<D,
     /// When there is something to do by itself.
     fn deadline(&self) -> Option<Instant> {
         let quiet = self.connection.as_ref().filter(|_| self.syncing).map(|c| c.heard + QUIET);
+        let quiet = quiet.max(self.held.filter(|_| quiet.is_some()));
         quiet.into_iter().chain(self.gone.map(|at| at + self.config.hold)).min()
     }
 
@@ -273,7 +278,8 @@ impl<D: FnMut() -> Option<HashMap<u32, u32>>, S: FnMut(Event) -> bool> AtWork<D,
         stream.set_nonblocking(true)?;
         self.stats.connections.fetch_add(1, Ordering::Relaxed);
         self.connection = Some(Connection { stream, frames: Frames::default(), heard: Instant::now() });
-        (self.syncing, self.gone) = (true, None);
+        self.held = self.gone.take().map(|at| at + self.config.hold);
+        self.syncing = true;
         self.mirror.begin_anew();
         self.tell(Event::Connected(peer))
     }
@@ -315,7 +321,7 @@ impl<D: FnMut() -> Option<HashMap<u32, u32>>, S: FnMut(Event) -> bool> AtWork<D,
         if self.gone.take().is_some() {
             self.mirror.begin_anew();
         }
-        self.syncing = false;
+        (self.syncing, self.held) = (false, None);
         self.mirror.end(&mut self.changes);
         self.flush(1)?;
         self.tell(Event::Synced(self.mirror.len()))

@@ -98,11 +98,11 @@ pub(crate) fn all() -> Vec<Command<Router>> {
         .arg("address", "of Linux's; 127.0.0.1 by default, as zebra has it. Whoever can connect there can set routes")
         .arg("port", "TCP port; 2620 by default")
         .arg("netns", "its network namespace; that of `lcp default netns` without, else Quiver's own")
-        .arg("hold", "how long the routes stay when zebra is gone and has not come back; 60 by default")
+        .arg("hold", "how long the routes stay when zebra is gone, unless it tells them again; 60 by default")
         .details(
             "zebra runs with `-M dplane_fpm_nl`, and `fpm address 127.0.0.1` in its configuration. Its routes come before the kernel's, \
-             which need not have them; labels are among them. On each connection zebra tells all: what it has not told again three \
-             seconds after it fell silent goes. `show fpm` tells how it stands.",
+             which need not have them; labels are among them. On each connection zebra tells all: what it has not told again goes, \
+             when it has said nothing for three seconds and the connection before has been gone for `hold`. `show fpm` tells how it stands.",
         )
         .example("lcp fpm on")
         .example("lcp fpm on port 2621 netns dataplane hold 10"),
