@@ -1,5 +1,6 @@
 //! Bridges and VXLAN devices that are made in Linux beside pairs, and the addresses that EVPN daemons say are behind these.
 
+use super::devices::vrf_table;
 use super::{Followed, SharedRouter};
 use ipnet::IpNet;
 use linux::link::Vxlan;
@@ -86,6 +87,7 @@ fn bridges_of(all: &BTreeMap<u32, Device>, interfaces: &BTreeMap<u32, u32>) -> (
             up: device.link.up,
             mtu: mtu(device),
             mac: MacAddr(device.link.mac.unwrap_or_default()),
+            table: all.get(&device.link.master).and_then(vrf_table),
             age: ageing.div_ceil(6000).clamp(1, 255) as u8,
             addresses,
             ports: pairs,
@@ -198,7 +200,17 @@ mod tests {
         let [b] = &found[..] else { panic!("{found:?}") };
         assert_eq!((b.name.as_str(), b.age, &b.ports), ("br10", 5, &BTreeMap::from([(40, true)])));
         assert_eq!((b.devices.len(), b.devices[0].vni, b.devices[0].learning), (1, 10, false));
-        assert!(cannot.is_empty());
+        assert!(cannot.is_empty() && b.table.is_none());
+        // Within a VRF, and as a port of something else.
+        let mut within = all(false, vxlan());
+        within.extend([
+            device(8, "red", 0, LinkKind::Vrf { table: 10 }),
+            device(9, "bond0", 0, LinkKind::Other),
+        ]);
+        for (master, table) in [(8, Some(10)), (9, None), (99, None)] {
+            within.get_mut(&2).unwrap().link.master = master;
+            assert_eq!(bridges_of(&within, &pairs).0[0].table, table);
+        }
         // Nobody's port, but a gateway between networks; with none of both it is somebody else's.
         let (found, _) = bridges_of(&all(false, vxlan()), &BTreeMap::new());
         assert!(found.is_empty());

@@ -24,7 +24,7 @@ fn marked(n: &Neighbor) -> bool {
 }
 
 /// The table of a VRF device.
-fn vrf_table(device: &Device) -> Option<u32> {
+pub(super) fn vrf_table(device: &Device) -> Option<u32> {
     match device.link.kind {
         LinkKind::Vrf { table } => Some(table),
         _ => None,

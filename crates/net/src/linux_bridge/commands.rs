@@ -30,8 +30,9 @@ fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
         let ports: Vec<String> = b.ports.keys().map(|i| name(*i)).collect();
         let _ = writeln!(
             text,
-            "{}{of}: bridge domain {id}, BVI {bvi}, ports {}",
+            "{}{of}: bridge domain {id}, BVI {bvi}{}, ports {}",
             b.name,
+            b.table.map_or_else(String::new, |id| format!(" in table {id}")),
             if ports.is_empty() { "none".to_owned() } else { ports.join(", ") }
         );
         let mut devices = vec![];
@@ -55,7 +56,7 @@ fn show(router: &mut Router, _: &Args) -> Result<Output, CommandError> {
             }));
         }
         bridges.push(json!({
-            "name": b.name, "netns": s.netns, "bridge-domain": s.id, "bvi": s.bvi.map(name), "ports": ports, "vxlan": devices,
+            "name": b.name, "netns": s.netns, "bridge-domain": s.id, "bvi": s.bvi.map(name), "table": b.table, "ports": ports, "vxlan": devices,
         }));
     }
     let mut failed = vec![];

@@ -23,6 +23,8 @@ pub struct Bridge {
     pub mac: MacAddr,
     /// Minutes after which addresses are forgotten, at least 1.
     pub age: u8,
+    /// The table of the VRF in which it is.
+    pub table: Option<u32>,
     /// Its addresses but the link-local ones.
     pub addresses: BTreeSet<IpNet>,
     /// The interfaces whose pairs are its ports, and whether addresses are learned there.

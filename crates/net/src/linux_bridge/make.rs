@@ -5,7 +5,7 @@ use crate::l2::bridge::{
     self as bridging, BridgeOp, BridgeSettings, Far, PortFeatures, TagChange, Told, set_far, tell_mac,
     untell_mac,
 };
-use crate::router::{Membership, Op, OpError, PartOp, Router};
+use crate::router::{Membership, Op, OpError, PartOp, RouteTable, Router};
 use crate::vxlan::{VxlanConfig, VxlanOp};
 use ipnet::IpNet;
 use packet::eth::MacAddr;
@@ -192,13 +192,23 @@ impl At<'_> {
     /// The interface through which it is routed, where it has addresses.
     fn bvi(&mut self, b: &Bridge, made: Made) {
         let has = made.bvi.filter(|i| self.router.interface(*i).is_some());
-        if b.addresses.is_empty() {
+        let what = format!("bridge {}: BVI", b.name);
+        let lacks = b.table.filter(|id| {
+            [false, true].iter().any(|v6| !self.router.has_table(RouteTable { v6: *v6, id: *id }))
+        });
+        if b.addresses.is_empty() || lacks.is_some() {
             if let Some(index) = has {
                 self.unmake_bvi(b.ifindex, index);
             }
+            // Better no interface than one in the table of others.
+            let why = |id| {
+                OpError::new(format!(
+                    "it is in the VRF of table {id}, which is not there for both families (ip table add {id}, ip6 table add {id})"
+                ))
+            };
+            self.told(&what, lacks.map_or(Ok(()), |id| Err(why(id))));
             return;
         }
-        let what = format!("bridge {}: BVI", b.name);
         let index = match has {
             Some(index) => Some(index),
             None => {
@@ -207,6 +217,12 @@ impl At<'_> {
             }
         };
         let Some(index) = index else { return };
+        let moved = self.move_bvi(index, b.table.unwrap_or(0));
+        if moved.is_err() {
+            self.unmake_bvi(b.ifindex, index);
+            self.told(&what, moved);
+            return;
+        }
         let Some(i) = self.router.interface(index) else { return };
         let name = i.name.clone();
         let mut ops = vec![];
@@ -226,6 +242,25 @@ impl At<'_> {
         ops.extend(new.map(|net| Op::AddAddress { name: name.clone(), net: *net }));
         let made = ops.into_iter().try_for_each(|op| self.router.commit(vec![op]));
         self.told(&what, made);
+    }
+
+    /// Puts a BVI with its addresses into the table of a VRF, or out of it.
+    fn move_bvi(&mut self, index: u32, id: u32) -> Result<(), OpError> {
+        let Some(i) = self.router.interface(index) else { return Ok(()) };
+        let is_elsewhere = |v6: &bool| self.router.table_of_interface(i, *v6) != id;
+        let mut ops: Vec<Op> = [false, true]
+            .into_iter()
+            .filter(is_elsewhere)
+            .map(|v6| Op::MoveTable { name: i.name.clone(), table: RouteTable { v6, id } })
+            .collect();
+        if ops.is_empty() {
+            return Ok(());
+        }
+        // Linux's `main` stays table 0 for what leads over it: its VRF is no part of that.
+        let mut what = i.elsewhere.clone();
+        what.tables = [(id != 0).then_some(0); 2];
+        ops.push(Op::SetElsewhere { name: i.name.clone(), what });
+        self.router.commit(ops)
     }
 
     fn make_bvi(&mut self, b: &Bridge, id: u32) -> Result<u32, OpError> {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::l2::bridge::{self as bridging, BridgeOp, StaticMac};
-use crate::router::{Op, Router, RouterConfig};
+use crate::router::{Op, RouteTable, Router, RouterConfig};
 use crate::vxlan::{VxlanConfig, VxlanOp, tunnels};
 use graph::{PoolConfig, PoolMemory};
 use packet::eth::MacAddr;
@@ -47,6 +47,7 @@ fn bridge(ports: &[u32], addresses: &[&str]) -> Bridge {
         mtu: 1500,
         mac: MacAddr([2, 0, 0, 0, 0, 2]),
         age: 5,
+        table: None,
         addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
         ports: ports.iter().map(|p| (*p, true)).collect(),
         devices: vec![device(3, 10)],
@@ -205,4 +206,55 @@ fn what_cannot_be_is_told_once_and_made_when_it_can() {
         (bridging::bridges(&r).count(), ends(&r), svis(&r, &None).len()),
         (1, vec![ip("192.0.2.2")], 1)
     );
+}
+
+/// The table in which the BVI of the bridge is, of each family, with the addresses that lead to it there.
+fn in_tables(r: &Router) -> Option<[(u32, bool); 2]> {
+    let [(2, bvi)] = svis(r, &None)[..] else { return None };
+    let i = r.interface(bvi)?;
+    let has = |v6, at: &str| {
+        let id = r.table_of_interface(i, v6);
+        let led = r.covering_in(id, ip(at));
+        (id, led.iter().any(|route| route.prefix.prefix_len() > 0))
+    };
+    Some([has(false, "10.0.0.9"), has(true, "2001:db8::9")])
+}
+
+#[test]
+fn a_bridge_is_in_the_table_of_its_vrf() {
+    let (mut r, port) = router();
+    let nets = ["10.0.0.1/24", "2001:db8::1/64"];
+    let within = |table| Bridge { table, ..bridge(&[port], &nets) };
+    take(&mut r, vec![within(None)]);
+    assert_eq!(in_tables(&r), Some([(0, true); 2]));
+    // A table that is not there, for both families: better no interface than one of another customer's.
+    r.commit(vec![Op::CreateTable { table: RouteTable { v6: false, id: 10 }, name: None }]).unwrap();
+    take(&mut r, vec![within(Some(10))]);
+    let why = |r: &Router| {
+        part::refused(r).into_iter().map(|(_, what, why)| format!("{what}: {why}")).collect::<Vec<_>>()
+    };
+    assert_eq!(in_tables(&r), None);
+    assert!(
+        matches!(&why(&r)[..], [one] if one.starts_with("bridge br10: BVI: it is in the VRF of table 10")),
+        "{:?}",
+        why(&r)
+    );
+    r.commit(vec![Op::CreateTable { table: RouteTable { v6: true, id: 10 }, name: None }]).unwrap();
+    take(&mut r, vec![within(Some(10))]);
+    assert_eq!((in_tables(&r), why(&r)), (Some([(10, true); 2]), vec![]));
+    // To another one and out of it, the addresses with it.
+    for v6 in [false, true] {
+        r.commit(vec![Op::CreateTable { table: RouteTable { v6, id: 20 }, name: None }]).unwrap();
+    }
+    take(&mut r, vec![within(Some(20))]);
+    assert_eq!(in_tables(&r), Some([(20, true); 2]));
+    take(&mut r, vec![within(None)]);
+    assert_eq!(in_tables(&r), Some([(0, true); 2]));
+    // It goes while it is in one, which is free then.
+    take(&mut r, vec![within(Some(10))]);
+    assert_eq!(in_tables(&r), Some([(10, true); 2]));
+    take(&mut r, vec![]);
+    for v6 in [false, true] {
+        r.commit(vec![Op::DeleteTable { table: RouteTable { v6, id: 10 } }]).unwrap();
+    }
 }
