@@ -1,6 +1,7 @@
 //! Target `api`: bytes of a client of the API: an HTTP/2 connection, or messages of one call.
 
 use crate::bench;
+use ::api::ending::Ending;
 use ::api::server;
 use ::api::who::{Connection, Places, Who};
 use ::command::{Access, Caller};
@@ -12,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
@@ -72,6 +73,7 @@ struct Bench {
     local: LocalSet,
     connections: mpsc::Sender<std::io::Result<Connection>>,
     places: Places,
+    _ends: watch::Sender<bool>,
     runs: u64,
 }
 
@@ -88,7 +90,8 @@ impl Bench {
         let (door, orders) = ctl::door(64);
         let inside = orders.lend(Desk::of(&app));
         let rate = ClientRate { calls: u32::MAX, bytes: u64::MAX };
-        let services = server::services("fuzz", &registry, door, rate).expect("the schema loads");
+        let (ends, ending) = Ending::new();
+        let services = server::services("fuzz", &registry, door, rate, ending).expect("the schema loads");
         let executor = RegistryExecutor::new(Rc::new(registry), Rc::new(RefCell::new(app)));
         let (connections, come) = mpsc::channel(1);
         {
@@ -97,7 +100,7 @@ impl Bench {
             local.spawn_local(async move { services(come).await });
         }
         let places = Places::new(Reached::default(), u16::MAX);
-        Bench { runtime, local, connections, places, runs: 0 }
+        Bench { runtime, local, connections, places, _ends: ends, runs: 0 }
     }
 
     /// A connection of somebody who may do so much.

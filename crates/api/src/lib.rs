@@ -4,6 +4,7 @@
 //! [`Door`](control::ctl::Door), where it has its turn beside the control socket, with the same roles and the same commands.
 
 mod documents;
+pub mod ending;
 mod limits;
 mod rates;
 pub mod server;

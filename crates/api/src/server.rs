@@ -12,7 +12,7 @@ use control::ctl::{BindError, Config, Door, Gate};
 use control::yaml::{CONNECTIONS, ClientRate};
 use thiserror::Error;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::InterceptorLayer;
 use tonic::transport::Server;
@@ -20,6 +20,7 @@ use tonic::{Request, Status};
 use tower::layer::layer_fn;
 
 use crate::documents::Documents;
+use crate::ending::{Ending, Ends};
 use crate::limits::{self, Deadlines};
 use crate::rates::{Clients, Rates};
 use crate::service::{Router, Shared, commands, routes};
@@ -39,6 +40,9 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Where the system has no more descriptors or memory, others may give some back.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long the router's end waits for clients that take no answer.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Threads that read documents and histories at once.
 const BLOCKING: usize = 8;
@@ -70,7 +74,10 @@ pub struct Api {
 #[derive(Debug)]
 pub struct Serving {
     path: PathBuf,
+    ends: watch::Sender<bool>,
     end: Option<oneshot::Sender<()>>,
+    /// Nothing comes of it: it is closed when the thread is at its end.
+    served: oneshot::Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -83,6 +90,12 @@ impl Drop for Serving {
 }
 
 impl Serving {
+    /// Tells all who have a call under way that the router ends, while the control thread still answers; for a second at most.
+    pub async fn farewell(&mut self) {
+        self.ends.send_replace(true);
+        let _ = tokio::time::timeout(FAREWELL, &mut self.served).await;
+    }
+
     /// The socket's path.
     pub fn path(&self) -> &Path {
         &self.path
@@ -118,7 +131,8 @@ impl Api {
         reached: Reached,
     ) -> Result<Serving, StartError> {
         let Api { gate, doors, connections: each, rate } = self;
-        let services = services(version, registry, door, rate)?;
+        let (ends, ending) = Ending::new();
+        let services = services(version, registry, door, rate, ending)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING)
@@ -127,24 +141,27 @@ impl Api {
         reached.set(path.display(), false, None);
         let places = Places::new(reached.clone(), each);
         let (end, ended) = oneshot::channel::<()>();
+        let (done, served) = oneshot::channel::<()>();
         let thread = thread::Builder::new().name("quiver-api".into()).spawn(move || {
             runtime.block_on(async move {
                 let Ok(connections) = connections(gate, doors, places, &reached, &Lines::new(log)) else {
                     return;
                 };
-                // Calls that are under way end with the router: there is nothing to wait for.
+                // It ends by itself where everybody has been told. What is under way then ends with the router.
                 tokio::select! {
                     () = services(connections) => {}
                     _ = ended => {}
                 }
             });
+            drop(done);
             runtime.shutdown_background();
         })?;
-        Ok(Serving { path, end: Some(end), thread: Some(thread) })
+        Ok(Serving { path, ends, end: Some(end), served, thread: Some(thread) })
     }
 }
 
-/// All services of a router to which a door leads: what is answered serves connections until no more can come.
+/// All services of a router to which a door leads: what is answered serves connections until no more can come, or until the router ends
+/// and all have been told so.
 ///
 /// # Errors
 /// The schema does not load.
@@ -153,6 +170,7 @@ pub fn services(
     registry: &Registry<App>,
     door: Door<Desk>,
     rate: ClientRate,
+    ending: Ending,
 ) -> Result<impl AsyncFnOnce(mpsc::Receiver<io::Result<Connection>>) + Send + use<>, StartError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let router = Router(Arc::new(Shared {
@@ -172,7 +190,7 @@ pub fn services(
     // By its name of before, which tools still ask for.
     let before = described().build_v1alpha()?;
     Ok(async move |connections| {
-        let clients = Clients::new(rate);
+        let (clients, ended) = (Clients::new(rate), ending.clone().told());
         let (reporter, health) = tonic_health::server::health_reporter();
         reporter.set_serving::<CommandsServer<Router>>().await;
         reporter.set_serving::<ConfigurationServer<Router>>().await;
@@ -183,6 +201,7 @@ pub fn services(
         reporter.set_serving::<PacketsServer<Router>>().await;
         let served = Server::builder()
             .layer(InterceptorLayer::new(known))
+            .layer(layer_fn(move |inner| Ends::new(inner, ending.clone())))
             .layer(layer_fn(Deadlines))
             .layer(layer_fn(Documents::new))
             .layer(layer_fn(move |inner| Rates::new(inner, clients.clone())))
@@ -201,7 +220,7 @@ pub fn services(
             .add_service(EventsServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
             .add_service(PacketsServer::new(router.clone()).max_decoding_message_size(limits::MESSAGE))
             .add_service(RoutesServer::new(router).max_decoding_message_size(routes::MESSAGE))
-            .serve_with_incoming(ReceiverStream::new(connections));
+            .serve_with_incoming_shutdown(ReceiverStream::new(connections), ended);
         // It ends when there is nobody any more.
         let _ = served.await;
     })

@@ -112,9 +112,15 @@ pub fn too_much(rule: &str, message: &str, value: &str, again: Duration) -> Stat
     refused(Code::ResourceExhausted, &message, vec![info], vec![retry])
 }
 
-/// The router ends.
+/// The router ends, as its control thread has done.
 pub fn closed(_: Closed) -> Status {
-    Status::unavailable("the router ends, or what was asked for has failed in it: its log tells")
+    ended("the router ends, or what was asked for has failed in it: its log tells")
+}
+
+/// The router ends, and says so itself: a connection that breaks has no details.
+pub fn ended(message: &str) -> Status {
+    let info = ErrorInfo { rule: "ends".into(), message: message.into(), ..ErrorInfo::default() };
+    refusal(Code::Unavailable, message, vec![info])
 }
 
 /// One fault of a document.

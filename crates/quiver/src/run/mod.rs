@@ -292,7 +292,7 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
                 if warns { tracing::warn!("{line}") } else { tracing::info!("{line}") }
             },
         );
-        let api = api
+        let mut api = api
             .map(|api| api.serve(version, &registry, door, told, reached))
             .transpose()
             .map_err(|e| e.to_string())?;
@@ -304,13 +304,17 @@ fn start(args: &Run, kept: BTreeMap<String, OwnedFd>, journal: &Journal) -> Resu
         let executor = executor.with_trail(trail);
         let executor =
             Rc::new(executor.with_plain(control::commands::plain()).with_load(load).with_waits(waits));
-        let (end, watched) = (Rc::clone(&manager), Rc::clone(&router));
+        let (end, watched, leave) = (Rc::clone(&manager), Rc::clone(&router), api.as_mut());
         let stop = async move {
             tokio::select! {
                 () = end.watch(&watched) => {}
                 () = signals.stop(sink, reload) => {}
             }
             end.stopping();
+            // While the control thread still does what is under way.
+            if let Some(api) = leave {
+                api.farewell().await;
+            }
         };
         manager.ready(workers);
         let ended = runtime::run(router, server, inside, executor, sources, log, stop).await;
