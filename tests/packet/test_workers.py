@@ -2,6 +2,7 @@
 
 import os
 import random
+from pathlib import Path
 
 import pytest
 from frames import ARP, Ether, Raw, into, out_of, through4, udp4
@@ -102,6 +103,10 @@ def test_commands_and_the_document_say_the_same(t, tmp_path):
     t.ctl(f"set workers 1 cpus {cpu}")
     assert f"cpus: [{cpu}]" in t.ctl("show configuration")
     assert [row["cpu"] for row in t.router.json("show threads")] == [None, cpu]
+    node = next((int(n.name[4:]) for n in Path(f"/sys/devices/system/cpu/cpu{cpu}").glob("node[0-9]*")), None)
+    assert [row["numa"] for row in t.router.json("show threads")] == [None, node]
+    # A device that is in no machine is on no node.
+    assert {row["numa"] for row in t.router.json("show hardware-interfaces") if "driver" in row} == {None}
     t.ctl("set workers 3")
     text = t.ctl("show configuration")
     assert "count: 3" in text and "cpus" not in text

@@ -15,6 +15,7 @@ pub fn router_config(d: &Document) -> RouterConfig {
     RouterConfig {
         workers: usize::from(s.workers),
         cpus: s.cpus.iter().map(|c| usize::from(*c)).collect(),
+        numa: drivers::numa::Nodes::of_machine(),
         spin: s.spin,
         pool: PoolConfig {
             buffers: s.buffers.count as usize,

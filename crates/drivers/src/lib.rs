@@ -17,6 +17,7 @@ mod linux;
 pub mod memif;
 mod netlink;
 pub mod netns;
+pub mod numa;
 pub mod offload;
 mod partial;
 pub mod pcap;

@@ -91,6 +91,10 @@ impl DeviceControl for Control {
         })
     }
 
+    fn numa_node(&self) -> Option<u32> {
+        drivers::numa::of_pci(self.config.device.device())
+    }
+
     fn warnings(&self) -> Vec<String> {
         // What is wrong with one that is not there stands in its description.
         self.handle.seen(|s| s.trouble.clone().filter(|_| s.state == State::Down)).into_iter().collect()

@@ -49,16 +49,21 @@ impl History {
         Load { workers: (0..workers).map(|w| other(w) + own(w)).collect(), queues }
     }
 
-    /// The queue to move (its place in `placed`), and where to. A move is worth it only where both workers are less busy then than the busier
+    /// The queue to move (its place in `placed`), and where to, of the workers that `may` have it. A move is worth it only where both workers are less busy then than the busier
     /// one is now, with something to spare, by the load of now and by that of the last minute: so a queue does not come back at the same
     /// load, nor go to and fro with load that does. One that is more than all else of its worker does not go to a worker of which
     /// it would make as much.
-    pub fn choose(&self, placed: &[(u64, usize)], workers: usize) -> Option<(usize, usize)> {
+    pub fn choose(
+        &self,
+        placed: &[(u64, usize)],
+        workers: usize,
+        may: impl Fn(usize, usize) -> bool,
+    ) -> Option<(usize, usize)> {
         if self.0.len() < SPELLS[0] {
             return None;
         }
         let [now, long] = SPELLS.map(|seconds| self.over(seconds, placed, workers));
-        now.moves().into_iter().find(|(queue, to)| long.gain(*queue, *to) > GAIN)
+        now.moves(may).into_iter().find(|(queue, to)| long.gain(*queue, *to) > GAIN)
     }
 }
 
@@ -76,19 +81,20 @@ impl Load {
         of(*from).max(of(to)) - (of(*from) - share).max(of(to) + share)
     }
 
-    /// The moves that are worth it, from the busiest worker to the least busy; the best first.
-    fn moves(&self) -> Vec<(usize, usize)> {
+    /// The moves that are worth it, from the busiest worker to the least busy that `may` have the queue; the best first.
+    fn moves(&self, may: impl Fn(usize, usize) -> bool) -> Vec<(usize, usize)> {
         let by = |a: &(usize, &f64), b: &(usize, &f64)| a.1.total_cmp(b.1);
         let Some((from, most)) = self.workers.iter().enumerate().max_by(by) else { return vec![] };
-        let Some((to, least)) = self.workers.iter().enumerate().min_by(by) else { return vec![] };
-        if most - least < UNEVEN {
-            return vec![];
-        }
+        let least = |queue: usize| {
+            let fit = self.workers.iter().enumerate().filter(|(w, _)| may(queue, *w));
+            fit.min_by(by).filter(|(_, least)| most - **least >= UNEVEN).map(|(to, _)| (queue, to))
+        };
         let own =
             self.queues.iter().enumerate().filter(|(_, (worker, share))| *worker == from && *share > 0.0);
-        let mut own: Vec<usize> = own.map(|(n, _)| n).filter(|n| self.gain(*n, to) > GAIN).collect();
-        own.sort_by(|a, b| self.gain(*b, to).total_cmp(&self.gain(*a, to)));
-        own.into_iter().map(|n| (n, to)).collect()
+        let all = own.filter_map(|(n, _)| least(n));
+        let mut all: Vec<_> = all.map(|(n, to)| (self.gain(n, to), n, to)).filter(|m| m.0 > GAIN).collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0));
+        all.into_iter().map(|(_, n, to)| (n, to)).collect()
     }
 }
 
@@ -98,6 +104,15 @@ mod tests {
 
     /// What moves at a load that stays.
     fn choose(workers: &[f64], queues: &[(usize, f64)]) -> Option<(usize, usize)> {
+        choose_of(workers, queues, |_, _| true)
+    }
+
+    /// The same where not every worker may have every queue.
+    fn choose_of(
+        workers: &[f64],
+        queues: &[(usize, f64)],
+        may: impl Fn(usize, usize) -> bool,
+    ) -> Option<(usize, usize)> {
         let mut others = workers.to_vec();
         queues.iter().for_each(|(w, share)| others[*w] -= share);
         let second =
@@ -105,13 +120,23 @@ mod tests {
         let mut all = History::default();
         (0..SPELLS[0]).for_each(|_| all.add(second.clone()));
         let placed: Vec<(u64, usize)> = queues.iter().enumerate().map(|(n, q)| (n as u64, q.0)).collect();
-        all.choose(&placed, workers.len())
+        all.choose(&placed, workers.len(), may)
     }
 
     #[test]
     fn a_queue_goes_where_it_evens_load() {
         assert_eq!(choose(&[0.9, 0.1], &[(0, 0.2), (0, 0.4), (0, 0.3), (1, 0.1)]), Some((1, 1)));
         assert_eq!(choose(&[0.1, 0.5, 0.9], &[(2, 0.5), (2, 0.4)]), Some((1, 0)));
+    }
+
+    #[test]
+    fn a_queue_goes_only_to_workers_that_may_have_it() {
+        let (workers, queues) = ([0.9, 0.1, 0.3], [(0, 0.4), (0, 0.3), (1, 0.1)]);
+        assert_eq!(choose(&workers, &queues), Some((0, 1)));
+        assert_eq!(choose_of(&workers, &queues, |_, w| w != 1), Some((1, 2)));
+        // The better of those that may.
+        assert_eq!(choose_of(&workers, &queues, |q, w| q == 1 || w != 1), Some((1, 1)));
+        assert_eq!(choose_of(&workers, &queues, |_, w| w == 0), None);
     }
 
     #[test]
@@ -144,7 +169,7 @@ mod tests {
             all.add(Second { others: vec![0.0; workers], queues });
             if rest != 0 {
                 rest -= 1;
-            } else if let Some((n, to)) = all.choose(placed, workers) {
+            } else if let Some((n, to)) = all.choose(placed, workers, |_, _| true) {
                 moves.push((second, placed[n].0, to));
                 (placed[n].1, rest) = (to, 10);
             }

@@ -230,6 +230,8 @@ fn even_out(router: &mut Router) {
     let free: Vec<Placement> = all.iter().filter(|p| may_move(router, p)).cloned().collect();
     let Some(second) = last_second(router, &all, &free) else { return };
     let count = router.config().workers;
+    let near: BTreeMap<u32, Vec<usize>> =
+        free.iter().map(|p| (p.interface, router.workers_near(p.interface))).collect();
     let Some(state) = router.state_mut::<State>() else { return };
     state.history.add(second);
     if state.rest != 0 {
@@ -237,7 +239,8 @@ fn even_out(router: &mut Router) {
         return;
     }
     let placed: Vec<(u64, usize)> = free.iter().map(|p| (number(p), p.worker)).collect();
-    let Some((queue, to)) = state.history.choose(&placed, count) else { return };
+    let near = |queue: usize, to: usize| free.get(queue).is_some_and(|p| near[&p.interface].contains(&to));
+    let Some((queue, to)) = state.history.choose(&placed, count, near) else { return };
     state.rest = SETTLE;
     let Some(p) = free.get(queue) else { return };
     let busy: Vec<f64> = workers(router).iter().map(|w| w.busy[1].unwrap_or(0.0)).collect();

@@ -144,6 +144,8 @@ pub struct RouterConfig {
     pub workers: usize,
     /// CPUs to pin them to, one each; empty: not pinned.
     pub cpus: Vec<usize>,
+    /// To which NUMA nodes CPUs belong.
+    pub numa: drivers::numa::Nodes,
     /// The longest that an idle worker polls before it sleeps.
     pub spin: Duration,
     /// Packet buffers.
@@ -166,6 +168,7 @@ impl Default for RouterConfig {
         RouterConfig {
             workers: 1,
             cpus: vec![],
+            numa: drivers::numa::Nodes::of_machine(),
             spin: Duration::from_micros(50),
             pool: PoolConfig { buffers: 16_384, memory: graph::PoolMemory::Auto },
             plane: PlaneConfig::default(),

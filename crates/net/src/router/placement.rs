@@ -34,22 +34,37 @@ pub struct Placement {
 }
 
 impl Router {
-    /// The worker with the fewest receive queues of devices, `but` for one queue of an interface: it is to be placed.
-    fn idle_worker(&self, but: Option<(u32, usize)>) -> usize {
+    /// The NUMA node of a worker's CPU.
+    pub fn numa_of_worker(&self, worker: usize) -> Option<u32> {
+        self.config.numa.of_cpu(*self.config.cpus.get(worker)?)
+    }
+
+    /// The workers that may be given receive queues of an interface: those on the NUMA node of its device, if there are any there, else
+    /// all.
+    pub(crate) fn workers_near(&self, index: u32) -> Vec<usize> {
+        let node = self.interface(index).and_then(|i| i.device()?.numa_node());
+        let near = |w: &usize| node.is_some() && self.numa_of_worker(*w) == node;
+        let all = 0..self.config.workers;
+        if all.clone().any(|w| near(&w)) { all.filter(near).collect() } else { all.collect() }
+    }
+
+    /// The worker with the fewest receive queues of devices, of those that may have these of the interface; `but` for one queue of it:
+    /// it is to be placed.
+    fn idle_worker(&self, index: u32, but: Option<usize>) -> usize {
         let mut queues = vec![0usize; self.config.workers];
-        for p in self.rx_placement().iter().filter(|p| Some((p.interface, p.queue)) != but) {
+        for p in self.rx_placement().iter().filter(|p| p.interface != index || Some(p.queue) != but) {
             if let Some(n) = queues.get_mut(p.worker) {
                 *n += 1;
             }
         }
-        queues.iter().enumerate().min_by_key(|(_, n)| **n).map_or(0, |(w, _)| w)
+        self.workers_near(index).into_iter().min_by_key(|w| queues[*w]).unwrap_or(0)
     }
 
     /// Gives the next receive queue of an interface to a worker.
     pub(super) fn place_queue(&mut self, index: u32, queue: Box<dyn RxQueue>) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get(index) else { return Err(OpError::new("no such interface")) };
         let chosen = i.placed.get(&i.inputs.len()).copied();
-        let worker = chosen.unwrap_or_else(|| self.idle_worker(None)).min(self.config.workers - 1);
+        let worker = chosen.unwrap_or_else(|| self.idle_worker(index, None)).min(self.config.workers - 1);
         let (node, features) = (queue.input_node(), Arc::clone(&i.rx_features));
         let id = self.workers.add_input(worker, queue, features).map_err(OpError::new)?;
         if let Some(i) = self.interfaces.get_mut(index) {
@@ -103,7 +118,7 @@ impl Router {
             return Err(OpError::new(format!("{name}: there is no receive queue {queue}: it has {has}")));
         }
         let (index, was) = (i.index, i.placed.get(&queue).copied());
-        let to = worker.unwrap_or_else(|| self.idle_worker(Some((index, queue))));
+        let to = worker.unwrap_or_else(|| self.idle_worker(index, Some(queue)));
         self.move_queue(index, queue, to)?;
         if let Some(i) = self.interfaces.get_mut(index) {
             match worker {
@@ -134,5 +149,89 @@ impl Op {
             Op::Part(op) => op.rx_queues(),
             _ => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::{Device, DeviceControl, RouterConfig};
+    use graph::io::Ready;
+    use graph::{Buffers, PoolConfig, PoolMemory, TxCaps, Vector};
+    use packet::MacAddr;
+
+    /// A queue to which nothing comes.
+    struct Silent;
+
+    impl RxQueue for Silent {
+        fn interface(&self) -> u32 {
+            0
+        }
+
+        fn input_node(&self) -> &'static str {
+            "af-packet-input"
+        }
+
+        fn poll(&mut self, _: &mut Buffers, _: u64, _: &mut Vector) -> usize {
+            0
+        }
+
+        fn ready(&self) -> Ready {
+            Ready::Never
+        }
+    }
+
+    struct On(Option<u32>);
+
+    impl DeviceControl for On {
+        fn link(&self) -> bool {
+            true
+        }
+
+        fn describe(&self) -> String {
+            "test".into()
+        }
+
+        fn numa_node(&self) -> Option<u32> {
+            self.0
+        }
+    }
+
+    fn add(r: &mut Router, name: &str, node: Option<u32>, queues: usize) {
+        let rx = (0..queues).map(|_| Box::new(Silent) as Box<dyn RxQueue>).collect();
+        let (caps, mac) = (TxCaps::default(), MacAddr([2, 0, 0, 0, 0, 1]));
+        let control = Box::new(On(node));
+        r.add_device(name, |_, _| Ok(Device { rx, tx: vec![], caps, mac, mtu: 1500, link: true, control }))
+            .unwrap();
+    }
+
+    /// How many queues of an interface each worker has.
+    fn at(r: &Router, name: &str) -> [usize; 2] {
+        let index = r.interface_index(name);
+        let of = |w| r.rx_placement().iter().filter(|p| Some(p.interface) == index && p.worker == w).count();
+        [of(0), of(1)]
+    }
+
+    #[test]
+    fn queues_go_to_workers_on_the_node_of_their_device() {
+        let pool = PoolConfig { buffers: 4096, memory: PoolMemory::Normal };
+        let numa = drivers::numa::Nodes::new([(0, 0), (1, 4)]);
+        let config = RouterConfig { pool, workers: 2, cpus: vec![0, 1], numa, ..RouterConfig::default() };
+        let mut r = Router::new(config).unwrap();
+        add(&mut r, "far", Some(4), 3);
+        add(&mut r, "anywhere", None, 3);
+        add(&mut r, "nowhere", Some(7), 2);
+        // There is no worker on node 7: as without one.
+        assert_eq!((at(&r, "far"), at(&r, "anywhere"), at(&r, "nowhere")), ([0, 3], [3, 0], [1, 1]));
+        // With nobody on the node the others have them, until there is somebody.
+        r.set_workers(1, vec![0]).unwrap();
+        assert_eq!(at(&r, "far"), [3, 0]);
+        r.set_workers(2, vec![0, 1]).unwrap();
+        assert_eq!((at(&r, "far"), r.numa_of_worker(1)), ([0, 3], Some(4)));
+        // The operator may have it otherwise.
+        r.commit(vec![Op::SetPlacement { name: "far".into(), queue: 1, worker: Some(0) }]).unwrap();
+        assert_eq!(at(&r, "far"), [1, 2]);
+        r.commit(vec![Op::SetPlacement { name: "far".into(), queue: 1, worker: None }]).unwrap();
+        assert_eq!(at(&r, "far"), [0, 3]);
     }
 }

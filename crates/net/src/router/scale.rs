@@ -27,6 +27,16 @@ pub(super) fn check(workers: usize, cpus: &[usize]) -> Result<(), String> {
     }
 }
 
+/// The queue to move where one worker has more than another by two, of the `all` of each: whose it is, its place there, and where to.
+fn uneven(all: &[Vec<Placement>], near: &BTreeMap<u32, Vec<usize>>) -> Option<(usize, usize, usize)> {
+    let mut workers: Vec<usize> = (0..all.len()).collect();
+    workers.sort_by_key(|w| all[*w].len());
+    let may = |p: &Placement, to: usize| !p.chosen && near.get(&p.interface).is_none_or(|n| n.contains(&to));
+    let pairs = workers.iter().flat_map(|to| workers.iter().rev().map(move |from| (*from, *to)));
+    let mut pairs = pairs.filter(|(from, to)| all[*from].len() > all[*to].len() + 1);
+    pairs.find_map(|(from, to)| Some((from, all[from].iter().rposition(|p| may(p, to))?, to)))
+}
+
 impl Router {
     /// Starts the threads that are missing for `workers` workers. They have no receive queues yet.
     pub(super) fn start_workers(&mut self, workers: usize) -> Result<(), StartError> {
@@ -157,15 +167,18 @@ impl Router {
         let mut to: BTreeMap<u64, usize> =
             homeless.into_iter().enumerate().map(|(n, input)| (input, n % workers)).collect();
         let mut all = vec![vec![]; workers];
-        for p in self.rx_placement() {
-            all[to.get(&p.input).copied().unwrap_or(p.worker)].push(p);
+        let (placed, mut near) = (self.rx_placement(), BTreeMap::new());
+        for (n, p) in placed.into_iter().enumerate() {
+            let may: &Vec<usize> = near.entry(p.interface).or_insert_with(|| self.workers_near(p.interface));
+            let mut worker = to.get(&p.input).copied().unwrap_or(p.worker);
+            if !p.chosen && !may.contains(&worker) {
+                worker = may[n % may.len()];
+                to.insert(p.input, worker);
+            }
+            all[worker].push(p);
         }
-        while let Some((idle, fewest)) = all.iter().map(Vec::len).enumerate().min_by_key(|(_, n)| *n) {
-            let movable = |of: &&mut Vec<Placement>| of.iter().any(|p| !p.chosen);
-            let busiest = all.iter_mut().filter(movable).max_by_key(|of| of.len());
-            let Some(busiest) = busiest.filter(|of| of.len() > fewest + 1) else { break };
-            let Some(last) = busiest.iter().rposition(|p| !p.chosen) else { break };
-            let moved = busiest.remove(last);
+        while let Some((from, place, idle)) = uneven(&all, &near) {
+            let moved = all[from].remove(place);
             to.insert(moved.input, idle);
             all[idle].push(moved);
         }

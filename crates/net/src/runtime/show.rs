@@ -235,6 +235,7 @@ pub(super) fn threads(router: &mut Router, _: &Args) -> Result<Output, CommandEr
         .left("Name")
         .left("Type")
         .right("CPU")
+        .right("NUMA")
         .right("Asleep")
         .left("Inputs")
         .left("Polling");
@@ -250,6 +251,7 @@ pub(super) fn threads(router: &mut Router, _: &Args) -> Result<Output, CommandEr
             format!("quiver_wk_{}", w.index).into(),
             "worker".into(),
             w.cpu.into(),
+            router.numa_of_worker(w.index).into(),
             Cell::new(format!("{:.1} %", (w.asleep * 100.0).min(100.0)), w.asleep),
             Cell::new(words.join(", "), words),
             settings.of(w.index).name().into(),

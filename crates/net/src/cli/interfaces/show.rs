@@ -311,6 +311,7 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         }
         let driver = i.device().map_or_else(|| kind_word(i.kind).to_owned(), |d| d.describe());
         let settings = i.device().and_then(|d| d.settings());
+        let numa = i.device().and_then(|d| d.numa_node());
         let mut warnings = i.device().map(|d| d.warnings()).unwrap_or_default();
         if let Some((mtu, _)) = settings.filter(|(mtu, _)| *mtu < u32::from(i.mtu)) {
             warnings.push(format!(
@@ -339,6 +340,9 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                     i.mtu,
                     if i.promiscuous { "on" } else { "off" }
                 );
+            }
+            if let Some(node) = numa {
+                let _ = writeln!(text, "  NUMA node {node}");
             }
             if let Some((mtu, mac)) = settings {
                 let _ = writeln!(text, "  Linux device: MTU {mtu}, Ethernet address {mac}");
@@ -369,6 +373,7 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             rx.iter().enumerate().map(|(n, (w, node))| json!({ "queue": n, "thread": w + 1, "node": node }));
         let mut row = describe(router, i);
         row["driver"] = driver.into();
+        row["numa"] = numa.into();
         row["warnings"] = warnings.into();
         row["linux"] =
             settings.map_or(Json::Null, |(mtu, mac)| json!({ "mtu": mtu, "mac": mac.to_string() }));

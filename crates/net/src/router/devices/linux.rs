@@ -95,6 +95,11 @@ impl<C: Control + Send> DeviceControl for Host<C> {
         self.handle.describe() + &why
     }
 
+    fn numa_node(&self) -> Option<u32> {
+        let link = &self.handle.host().link;
+        drivers::numa::of_device(link.name()).filter(|_| link.netns().is_none())
+    }
+
     fn warnings(&self) -> Vec<String> {
         self.conflicts.clone()
     }

@@ -96,6 +96,10 @@ pub trait DeviceControl: Send {
     }
     /// Driver and device, in one line.
     fn describe(&self) -> String;
+    /// The NUMA node to which it belongs, as far as is known.
+    fn numa_node(&self) -> Option<u32> {
+        None
+    }
     /// What the operator should know of the device, a sentence each.
     fn warnings(&self) -> Vec<String> {
         vec![]
