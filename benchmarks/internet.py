@@ -37,7 +37,8 @@ ap.add_argument("--tables", type=Path, required=True)
 ap.add_argument("--binary", help="the router; target/release/quiver by default")
 ap.add_argument("--share", type=float, default=1.0)
 ap.add_argument("--updates", type=int, default=0, help="so many of each family at most; all without")
-ap.add_argument("--only", default="alone,table,updates,kill,session")
+ALL = "alone,table,updates,kill,session"
+ap.add_argument("--only", default=ALL)
 ARGS = ap.parse_args()
 if ARGS.binary:
     os.environ["QUIVER_BIN"] = ARGS.binary
@@ -469,4 +470,5 @@ def main():
         site.close()
 
 
-main()
+if __name__ == "__main__":
+    main()
