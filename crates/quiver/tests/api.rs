@@ -11,7 +11,7 @@ mod first;
 mod started;
 
 use quiver_client::v1::configuration_client::ConfigurationClient;
-use quiver_client::v1::{ApplyRequest, Change};
+use quiver_client::v1::{ApplyRequest, CaptureRequest, Change, RouteHello, TraceRequest};
 use quiver_client::{Apply, Role, Router};
 use started::{PATIENCE, Started};
 use tokio_stream::StreamExt;
@@ -204,14 +204,26 @@ async fn nobody_looks() {
         router.save("").await.map(|_| ()),
         router.roll_back(None, Apply::default()).await.map(|_| ()),
     ];
-    for refused in refused {
+    let inject = router.injector().await.map(|_| ());
+    let program = router.program(RouteHello { name: "p".into(), ..RouteHello::default() }).await.map(|_| ());
+    let more = [
+        router.transaction().set("loopbacks.loop0.mtu", 1400).apply().await.map(|_| ()),
+        router.punt(vec![]).await.map(|_| ()),
+        router.command("configuration save").await.map(|_| ()),
+        inject,
+        program,
+    ];
+    let named = |refused: Result<(), quiver_client::Error>, role: Role| {
         let error = refused.unwrap_err();
-        assert_eq!(
-            (error.code, error.role_needed()),
-            (Code::PermissionDenied, Some(Role::Configure)),
-            "{error}"
-        );
-    }
+        assert_eq!((error.code, error.role_needed()), (Code::PermissionDenied, Some(role)), "{error}");
+        // Also for who reads the sentence alone.
+        let word = role.as_str_name().trim_start_matches("ROLE_").to_lowercase();
+        assert_eq!(error.message, format!("this needs the role `{word}`, and you have `read`"));
+    };
+    refused.into_iter().chain(more).for_each(|refused| named(refused, Role::Configure));
+    named(router.capture(CaptureRequest::default()).await.map(|_| ()), Role::Operate);
+    named(router.trace(TraceRequest::default()).await.map(|_| ()), Role::Operate);
+    named(router.command("clear interfaces").await.map(|_| ()), Role::Operate);
     // No way out shows the secret of a memif interface.
     let dump = router.dump().await.unwrap();
     let json = router.command_json("show configuration").await.unwrap().text;
