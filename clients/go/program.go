@@ -127,7 +127,7 @@ func (p *Program) Via(hops ...NextHop) (Via, error) {
 	}
 	set := &quiverv1.NextHopSet{Action: Forward}
 	for _, h := range hops {
-		m := &quiverv1.NextHop{Interface: h.Interface, Table: h.Table, Weight: h.Weight, Labels: h.Labels}
+		m := &quiverv1.NextHop{Interface: h.Interface, Table: h.Table, Weight: h.Weight, Labels: h.Labels, Mtu: h.MTU}
 		if h.Address.IsValid() {
 			m.Address = h.Address.AsSlice()
 		}

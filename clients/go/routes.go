@@ -39,6 +39,8 @@ type NextHop struct {
 	Weight uint32
 	// Labels are MPLS labels that packets get, the outermost first.
 	Labels []uint32
+	// MTU is the size of the largest packet that may go this way, where that is less than the interface says; 0: nothing is said.
+	MTU uint32
 }
 
 // String is the next hop in the words of commands.
@@ -55,6 +57,9 @@ func (n NextHop) String() string {
 	}
 	if n.Weight > 1 {
 		words = append(words, fmt.Sprintf("weight %d", n.Weight))
+	}
+	if n.MTU != 0 {
+		words = append(words, fmt.Sprintf("mtu %d", n.MTU))
 	}
 	for _, l := range n.Labels {
 		words = append(words, fmt.Sprintf("label %d", l))
@@ -203,7 +208,7 @@ func kindOf(m *quiverv1.RouteKind) (*Kind, error) {
 		k.Action = Forward
 	}
 	for _, h := range m.NextHops.GetNextHops() {
-		hop := NextHop{Interface: h.Interface, Table: h.Table, Weight: max(h.Weight, 1), Labels: h.Labels}
+		hop := NextHop{Interface: h.Interface, Table: h.Table, Weight: max(h.Weight, 1), Labels: h.Labels, MTU: h.Mtu}
 		if len(h.Address) > 0 {
 			var ok bool
 			if hop.Address, ok = netip.AddrFromSlice(h.Address); !ok {

@@ -38,7 +38,8 @@ def plain(value: Any) -> Any:
 
 def route(r: quiver.Route) -> dict[str, Any]:
     hops = [
-        {"address": h.address, "interface": h.interface, "table": h.table, "weight": h.weight, "labels": list(h.labels)} for h in r.next_hops
+        {"address": h.address, "interface": h.interface, "table": h.table, "weight": h.weight, "labels": list(h.labels), "mtu": h.mtu}
+        for h in r.next_hops
     ]
     return {
         "table": r.table, "prefix": r.prefix, "source": r.source, "preference": r.preference, "metric": r.metric, "used": r.used,

@@ -200,7 +200,7 @@ func (p *program) viaOf(a arguments) (quiver.Via, error) {
 	var hops []quiver.NextHop
 	for _, one := range a["next_hops"].([]any) {
 		fields := arguments(one.(map[string]any))
-		hop := quiver.NextHop{Interface: fields.text("interface"), Weight: uint32(fields.number("weight"))}
+		hop := quiver.NextHop{Interface: fields.text("interface"), Weight: uint32(fields.number("weight")), MTU: uint32(fields.number("mtu"))}
 		if text := fields.text("address"); text != "" {
 			address, err := netip.ParseAddr(text)
 			if err != nil {
@@ -288,7 +288,7 @@ func routeValue(r quiver.Route) map[string]any {
 		for _, l := range h.Labels {
 			labels = append(labels, float64(l))
 		}
-		hop["labels"] = labels
+		hop["labels"], hop["mtu"] = labels, float64(h.MTU)
 		hops = append(hops, hop)
 	}
 	return map[string]any{

@@ -569,7 +569,10 @@ type NextHop struct {
 	// Its share of the flows, 1 to 255; 0 counts as 1.
 	Weight uint32 `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
 	// MPLS labels that packets get, the outermost first; at most 12.
-	Labels        []uint32 `protobuf:"varint,5,rep,packed,name=labels,proto3" json:"labels,omitempty"`
+	Labels []uint32 `protobuf:"varint,5,rep,packed,name=labels,proto3" json:"labels,omitempty"`
+	// The largest packet that may go this way, in bytes with its IP header and labels, where that is less than the interface says: 68 to 65535 for IPv4, from
+	// 1280 on for IPv6. 0: as the interface says. It takes an address or an interface.
+	Mtu           uint32 `protobuf:"varint,6,opt,name=mtu,proto3" json:"mtu,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -637,6 +640,13 @@ func (x *NextHop) GetLabels() []uint32 {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *NextHop) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
 }
 
 // Changes of routes of one family in one table, made in this order. What is wrong with one does not keep the others from being made, and
@@ -1798,13 +1808,14 @@ const file_quiver_v1_routes_proto_rawDesc = "" +
 	"NextHopSet\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12.\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x16.quiver.v1.RouteActionR\x06action\x12/\n" +
-	"\tnext_hops\x18\x03 \x03(\v2\x12.quiver.v1.NextHopR\bnextHops\"\x96\x01\n" +
+	"\tnext_hops\x18\x03 \x03(\v2\x12.quiver.v1.NextHopR\bnextHops\"\xa8\x01\n" +
 	"\aNextHop\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\fR\aaddress\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x19\n" +
 	"\x05table\x18\x03 \x01(\rH\x00R\x05table\x88\x01\x01\x12\x16\n" +
 	"\x06weight\x18\x04 \x01(\rR\x06weight\x12\x16\n" +
-	"\x06labels\x18\x05 \x03(\rR\x06labelsB\b\n" +
+	"\x06labels\x18\x05 \x03(\rR\x06labels\x12\x10\n" +
+	"\x03mtu\x18\x06 \x01(\rR\x03mtuB\b\n" +
 	"\x06_table\"\xa8\x01\n" +
 	"\fRouteChanges\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +

@@ -32,6 +32,8 @@ class NextHop:
     weight: int = 1
     #: MPLS labels that packets get, the outermost first.
     labels: tuple[int, ...] = ()
+    #: The largest packet that may go this way, where that is less than the interface says; 0: nothing is said.
+    mtu: int = 0
 
     @classmethod
     def parse(cls, text: str) -> NextHop:
@@ -51,19 +53,22 @@ class NextHop:
         words = [self.address, self.interface]
         words += [f"table {self.table}"] if self.table is not None else []
         words += [f"weight {self.weight}"] if self.weight != 1 else []
+        words += [f"mtu {self.mtu}"] if self.mtu else []
         words += ["labels " + "/".join(map(str, self.labels))] if self.labels else []
         return " ".join(w for w in words if w)
 
     def message(self) -> pb.NextHop:
         """As the schema has it."""
         address = packing.address_bytes(self.address) if self.address else b""
-        return pb.NextHop(address=address, interface=self.interface, table=self.table, weight=self.weight, labels=self.labels)
+        return pb.NextHop(
+            address=address, interface=self.interface, table=self.table, weight=self.weight, labels=self.labels, mtu=self.mtu
+        )
 
     @classmethod
     def of(cls, hop: pb.NextHop) -> NextHop:
         """As the schema has it."""
         table = hop.table if hop.HasField("table") else None
-        return cls(packing.address_text(hop.address), hop.interface, table, hop.weight or 1, tuple(hop.labels))
+        return cls(packing.address_text(hop.address), hop.interface, table, hop.weight or 1, tuple(hop.labels), hop.mtu)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,13 @@ impl Arguments<'_> {
                 Err(_) => vec![],
             };
             let interface = h.text("interface").into();
-            NextHop { address, interface, weight: h.number("weight"), ..NextHop::default() }
+            NextHop {
+                address,
+                interface,
+                weight: h.number("weight"),
+                mtu: h.number("mtu"),
+                ..NextHop::default()
+            }
         };
         let action = if self.text("action") == "drop" { RouteAction::Drop } else { RouteAction::Forward };
         let next_hops = self.0["next_hops"].as_array().into_iter().flatten().map(hop).collect();

@@ -146,7 +146,7 @@ fn hop(h: &NextHop) -> Json {
         16 => std::net::IpAddr::from(<[u8; 16]>::try_from(&*h.address).unwrap()).to_string(),
         _ => String::new(),
     };
-    and(fields!(h, interface, table, weight, labels), json!({"address": address}))
+    and(fields!(h, interface, table, weight, labels, mtu), json!({"address": address}))
 }
 
 pub fn route(table: u32, r: &Route) -> Json {

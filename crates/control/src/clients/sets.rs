@@ -44,6 +44,8 @@ pub struct NextHop {
     pub weight: u32,
     /// Labels that packets get, the outermost first.
     pub labels: Vec<u32>,
+    /// The largest packet that may go this way, where that is less than the interface says; 0: nothing is said.
+    pub mtu: u32,
 }
 
 /// The sets of a stream.
@@ -112,6 +114,10 @@ fn check(number: u32, goal: &Goal) -> Result<(), RouteError> {
         if !(1..=255).contains(&h.weight) {
             return wrong(h.weight.to_string(), format!("weight {}: it is 1 to 255", h.weight));
         }
+        // The least depends on the family and the labels: the router knows these of each route.
+        if h.mtu > u16::MAX.into() {
+            return wrong(h.mtu.to_string(), format!("mtu {}: it is {} bytes at most", h.mtu, u16::MAX));
+        }
         if h.address.is_none() && h.interface.is_none() && h.table.is_none() {
             return wrong(String::new(), "a next hop needs an address, an interface or a table".into());
         }
@@ -151,6 +157,7 @@ impl Goal {
                 table: h.table,
                 weight: u8::try_from(h.weight).unwrap_or(1),
                 labels: OutLabels::new(&h.labels).unwrap_or(OutLabels::NONE),
+                mtu: u16::try_from(h.mtu).unwrap_or(u16::MAX),
                 ..RoutePath::default()
             })
         };
@@ -165,6 +172,7 @@ impl Goal {
             table: p.table,
             weight: p.weight.into(),
             labels: p.labels.as_slice().to_vec(),
+            mtu: p.mtu.into(),
         };
         match target {
             Target::Paths(paths) => Goal::Forward(paths.iter().map(hop).collect()),

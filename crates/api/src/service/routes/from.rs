@@ -101,6 +101,7 @@ fn hop(h: v1::NextHop) -> Result<NextHop, String> {
         table: h.table,
         weight: h.weight.max(1),
         labels: h.labels,
+        mtu: h.mtu,
     })
 }
 

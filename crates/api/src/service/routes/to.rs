@@ -59,6 +59,7 @@ fn set(goal: Goal) -> NextHopSet {
         table: h.table,
         weight: h.weight,
         labels: h.labels,
+        mtu: h.mtu,
     };
     NextHopSet { number: 0, action: action.into(), next_hops: hops.into_iter().map(hop).collect() }
 }
