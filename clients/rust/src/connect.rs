@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -81,6 +81,11 @@ impl Router {
     pub fn within(mut self, timeout: Duration) -> Router {
         self.timeout = Some(timeout);
         self
+    }
+
+    /// When a call that begins now has to end.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
     /// What the generated clients take.

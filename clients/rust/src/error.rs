@@ -60,6 +60,11 @@ impl Error {
         Error { code: Code::Unavailable, message, infos: vec![], retry_after: None }
     }
 
+    /// The router has ended what goes on for ever.
+    pub(crate) fn gone(message: &str) -> Error {
+        Error { code: Code::Unavailable, message: message.into(), infos: vec![], retry_after: None }
+    }
+
     /// The router has said something that is not in the schema.
     pub(crate) fn protocol(message: &str) -> Error {
         Error { code: Code::Internal, message: message.into(), infos: vec![], retry_after: None }

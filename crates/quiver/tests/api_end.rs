@@ -4,11 +4,12 @@
 mod started;
 
 use quiver_client::v1::{
-    CaptureRequest, ProgramRequest, PuntRequest, ReadCountersRequest, RouteFilter, RouteHello, TraceRequest,
-    WatchEventsRequest, WatchRoutesRequest, counters_client::CountersClient, events_client::EventsClient,
-    packets_client::PacketsClient, program_request, punt_request, routes_client::RoutesClient,
+    CaptureRequest, EventKind, ProgramRequest, PuntRequest, ReadCountersRequest, RouteFilter, RouteHello,
+    TraceRequest, WatchEventsRequest, WatchRoutesRequest, counters_client::CountersClient, event,
+    events_client::EventsClient, packets_client::PacketsClient, program_request, punt_request,
+    routes_client::RoutesClient,
 };
-use quiver_client::{Error, Router};
+use quiver_client::{Error, EventView, Router};
 use started::{PATIENCE, Started};
 use std::time::{Duration, Instant};
 use tokio_stream::StreamExt;
@@ -92,5 +93,39 @@ fn who_has_a_call_under_way_is_told_that_the_router_ends() {
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         drop(unread);
         assert!(!lab.file("api").exists());
+    });
+}
+
+#[test]
+fn who_follows_events_comes_back_by_itself() {
+    started::run(Started::start("returns", ""), async |lab, router| {
+        let wanted = WatchEventsRequest { kinds: vec![EventKind::Link.into()], ..Default::default() };
+        let mut events = router.events(wanted).await.unwrap();
+        let mut view = EventView::default();
+        // Until all is told behind so many gaps of a connection.
+        let mut follow = async |view: &mut EventView, gaps: usize| {
+            let mut seen = 0;
+            while seen < gaps || !view.is_whole(EventKind::Link) {
+                let event = tokio::time::timeout(PATIENCE, events.message()).await.unwrap().unwrap().unwrap();
+                seen +=
+                    usize::from(matches!(&event.what, Some(event::What::Gap(gap)) if gap.lost.is_empty()));
+                view.apply(&event);
+            }
+            view.links.values().map(|l| l.interface.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(follow(&mut view, 0).await, ["local0", "loop0"]);
+        lab.ctl(&["create loopback interface instance 7"]);
+        let options = [lab.file("api"), lab.file("state")];
+        let options = ["--api".as_ref(), options[0].as_os_str(), "--state".as_ref(), options[1].as_os_str()];
+        for in_order in [false, true] {
+            if in_order {
+                assert!(lab.end().success());
+            } else {
+                lab.kill();
+            }
+            // What was not saved is gone, and so it is from the view.
+            lab.run(&lab.document(), &options).unwrap();
+            assert_eq!(follow(&mut view, 1).await, ["local0", "loop0"]);
+        }
     });
 }
