@@ -319,6 +319,11 @@ def test_tls(environment, tmp_path):
         told = tls.check(router, ends)
         assert all("UNAVAILABLE" in text for text in told.values()), told
         assert "CERTIFICATE_VERIFY_FAILED" in told["no router to trust"], told
+        for what, why in {
+            "foreign": "does not take this client's certificate", "expired": "does not take this client's certificate",
+            "no router to trust": "none that `ca` vouches for", "another router": "is for another name", "address": "is for another name",
+        }.items():
+            assert why in told[what], (what, told)
         address, certificate, key, ca, name = router.words()
         program = f"""
 import asyncio, quiver, quiver.aio

@@ -4,8 +4,9 @@ import unittest
 
 import grpc
 
-from quiver import DeniedError, InvalidError, describe
-from quiver.errors import DETAILS, _Status, from_rpc
+from quiver import CertificateError, DeniedError, InvalidError, UnavailableError, describe
+from quiver.attempts import Attempts
+from quiver.errors import DETAILS, _Status, from_rpc, never_sent
 from quiver.v1.common_pb2 import ROLE_CONFIGURE, ErrorInfo
 
 
@@ -47,6 +48,29 @@ class Errors(unittest.TestCase):
             error = from_rpc(Failed(grpc.StatusCode.UNKNOWN, "why", trailers=((DETAILS, garbage),)))
             self.assertEqual((str(error), error.errors), ("why", []))
         self.assertEqual(str(from_rpc(Failed(grpc.StatusCode.UNKNOWN, "", trailers=None))), "unknown")
+
+    def test_what_the_router_has_not_said(self):
+        def gone(message):
+            return from_rpc(Failed(grpc.StatusCode.UNAVAILABLE, message, trailers=()))
+
+        connect = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:192.0.2.1:50051: "
+        for said, part in {
+            connect + "Unwrap failed (TSI_DATA_CORRUPTED)": "does not take this client's certificate",
+            "Stream removed (Unwrap failed (TSI_DATA_CORRUPTED))": "does not take this client's certificate",
+            connect + "Tls handshake failed: CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate": "`ca`",
+            connect + "Custom verification check failed: Hostname Verification Check failed.": "`server_name`",
+        }.items():
+            error = gone(said)
+            self.assertIsInstance(error, CertificateError)
+            self.assertIn(part, str(error))
+            # It gets no better by waiting.
+            self.assertRaises(CertificateError, Attempts(10, None, True).pause, error)
+        none, broken = gone(connect + "Connection refused"), gone("Stream removed (Socket closed)")
+        self.assertTrue(never_sent(none) and str(none).startswith("there is no router (failed"))
+        self.assertTrue(not never_sent(broken) and str(broken).startswith("the connection to the router has gone (Stream"))
+        self.assertGreater(Attempts(10, None, False).pause(none), 0)
+        ends = from_rpc(Failed(grpc.StatusCode.UNAVAILABLE, "the router ends", ErrorInfo(rule="ends", message="the router ends")))
+        self.assertEqual((type(ends), str(ends), never_sent(ends)), (UnavailableError, "the router ends", False))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from .calls import Answer, Reading, SavedConfiguration
 from .errors import (
     AbortedError,
     CallError,
+    CertificateError,
     DeadlineError,
     DeniedError,
     InvalidError,
@@ -25,8 +26,8 @@ from .routes import Kind, NextHop, Route, Routes, Target, route_filter
 from .transaction import Got, Transaction
 
 __all__ = [
-    "SOCKET", "AbortedError", "Answer", "CallError", "DeadlineError", "DeniedError", "Done", "EventError", "EventView", "Follower", "Got",
-    "Injector", "InvalidError", "Kind", "LimitError", "Lost", "NextHop", "Packed", "Passing", "PrefixError", "Program", "QuiverError",
+    "SOCKET", "AbortedError", "Answer", "CallError", "CertificateError", "DeadlineError", "DeniedError", "Done", "EventError", "EventView",
+    "Follower", "Got", "Injector", "InvalidError", "Kind", "LimitError", "Lost", "NextHop", "Packed", "Passing", "PrefixError", "Program", "QuiverError",
     "Reading", "RefusedError", "Route", "RouteError", "Router", "Routes", "RoutesRefused", "SavedConfiguration", "Target", "Transaction",
     "UnavailableError", "describe", "ethertype", "event_kind", "ip_protocol", "pack", "pack_bytes", "pack_ints", "route_filter",
     "tcp_port", "udp_port", "unpack",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from .errors import CallError, UnavailableError, never_sent
+from .errors import CallError, CertificateError, UnavailableError, never_sent
 
 #: Seconds between attempts.
 PAUSE = 0.1
@@ -25,7 +25,8 @@ class Attempts:
     def pause(self, error: CallError) -> float:
         """Seconds to the next attempt; raises the error where there is none."""
         past = time.monotonic() - self._began + PAUSE
+        passes = isinstance(error, UnavailableError) and not isinstance(error, CertificateError)
         over = past > self._patience or (self._timeout is not None and past > self._timeout)
-        if over or not isinstance(error, UnavailableError) or not (self._repeat or never_sent(error)):
+        if over or not passes or not (self._repeat or never_sent(error)):
             raise error from None
         return PAUSE

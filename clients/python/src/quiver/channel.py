@@ -16,7 +16,8 @@ OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_send_message_length", LARGEST),
     # A router that is started anew is found at once.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # Despite its name that is the time for a connection to be made: TLS with a router that is far away, or busy, takes its time.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1000),
     # A connection of its own for each Router, whose end ends what it has under way.
     ("grpc.use_local_subchannel_pool", 1),

@@ -81,6 +81,10 @@ class UnavailableError(CallError):
     """There is no router at the other end, or it went away. What was under way may have been done, or not."""
 
 
+class CertificateError(UnavailableError):
+    """One side does not take the other's certificate. It is not tried again by itself: the files are read once."""
+
+
 class DeadlineError(CallError):
     """The time for the call is over."""
 
@@ -155,12 +159,30 @@ def _details(trailers: Any) -> tuple[list[ErrorInfo], float | None]:
     return infos, retry
 
 
+#: Words of gRPC's that tell of certificates, and what they mean. An alert that ends TLS is corrupted data to it.
+_CERTIFICATES = (
+    ("TSI_DATA_CORRUPTED", "the router does not take this client's certificate, and its log says why"),
+    ("CERTIFICATE_VERIFY_FAILED", "the router's certificate is none that `ca` vouches for, or its time is over"),
+    ("Hostname Verification", "the router's certificate is for another name, and `server_name` says for which it must be"),
+)
+#: So begins what gRPC says where there was no connection.
+_NO_CONNECTION = "failed to connect"
+
+
 def from_rpc(error: Any) -> CallError:
     """The error that a failed call of gRPC is."""
-    code = error.code() or grpc.StatusCode.UNKNOWN
-    return _KINDS.get(code, CallError)(code, error.details() or "", *_details(error.trailing_metadata()))
+    code, said = error.code() or grpc.StatusCode.UNKNOWN, error.details() or ""
+    infos, retry = _details(error.trailing_metadata())
+    if code is not grpc.StatusCode.UNAVAILABLE or infos:
+        return _KINDS.get(code, CallError)(code, said, infos, retry)
+    # Of this the router has said nothing.
+    for words, meaning in _CERTIFICATES:
+        if words in said:
+            return CertificateError(code, f"{meaning} ({said})")
+    meaning = "there is no router" if said.startswith(_NO_CONNECTION) else "the connection to the router has gone"
+    return UnavailableError(code, f"{meaning} ({said})" if said else meaning)
 
 
 def never_sent(error: CallError) -> bool:
     """Nobody has heard of the call, for there was no connection: it may be made again, whatever it does."""
-    return isinstance(error, UnavailableError) and error.message.startswith("failed to connect")
+    return isinstance(error, UnavailableError) and f"({_NO_CONNECTION}" in error.message

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from .errors import CallError, from_rpc
+from .errors import CallError, UnavailableError, from_rpc
 from .packing import pack, split
 from .program import PAUSE, is_final
 from .routes import Reader, Route, Routes
@@ -44,12 +44,13 @@ class View:
     def restart(self) -> None:
         """A new stream begins."""
         self._reader = Reader()
+        # A stream that has told nothing, as while there is no router, takes nothing away.
+        self.gaps += bool(self.complete or self._told)
         self._anew()
 
     def _anew(self) -> None:
         self._told = set()
         self.complete = False
-        self.gaps += 1
 
     def heard(self, event: pb.RouteEvent) -> None:
         """Takes note of an event."""
@@ -60,6 +61,7 @@ class View:
             for batch in event.changes.batches:
                 self._put(self._reader.read(batch))
         elif what == "gap":
+            self.gaps += 1
             self._anew()
         elif what == "mark":
             if self._told is not None:
@@ -202,4 +204,4 @@ class Follower:
                     self._state.notify_all()
         except grpc.RpcError as e:
             return from_rpc(e)
-        return CallError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream")
+        return UnavailableError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream")

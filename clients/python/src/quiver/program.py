@@ -13,7 +13,7 @@ import grpc
 
 from .attempts import Attempts
 from .book import UNDER_WAY, Book, Change, Done, RoutesRefused
-from .errors import CallError, DeniedError, InvalidError, QuiverError, RefusedError, from_rpc
+from .errors import CallError, DeniedError, InvalidError, QuiverError, RefusedError, UnavailableError, from_rpc
 from .packing import Packed, Prefix
 from .routes import Via
 from .v1 import routes_pb2 as pb
@@ -179,7 +179,7 @@ class Program:
             raise from_rpc(e) from None
         except StopIteration:
             requests.put(None)
-            raise CallError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream") from None
+            raise UnavailableError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream") from None
 
     def _take(self, stream: Stream) -> None:
         self._requests, self._call, self.welcome = stream
@@ -214,7 +214,7 @@ class Program:
                     self._state.notify_all()
         except grpc.RpcError as e:
             return from_rpc(e)
-        return CallError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream")
+        return UnavailableError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream")
 
     def _begin_again(self) -> bool:
         while True:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from ..errors import CallError, from_rpc
+from ..errors import CallError, UnavailableError, from_rpc
 from ..follow import View
 from ..program import PAUSE, is_final
 from ..routes import Route
@@ -100,7 +100,7 @@ class Follower:
             return from_rpc(e)
         finally:
             call.cancel()
-        return CallError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream")
+        return UnavailableError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream")
 
     async def _tell(self) -> None:
         async with self._news:

@@ -12,7 +12,7 @@ import grpc.aio
 
 from ..attempts import Attempts
 from ..book import UNDER_WAY, Book, Change, Done, RoutesRefused
-from ..errors import CallError, QuiverError, from_rpc
+from ..errors import CallError, QuiverError, UnavailableError, from_rpc
 from ..packing import Packed, Prefix
 from ..program import PAUSE, hello, is_final
 from ..routes import Via
@@ -151,7 +151,7 @@ class Program:
         except grpc.RpcError as e:
             raise from_rpc(e) from None
         if reply is grpc.aio.EOF:
-            raise CallError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream")
+            raise UnavailableError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream")
         self._requests, self._call, self.welcome = requests, call, reply.welcome
 
     async def _keep_up(self) -> None:
@@ -195,7 +195,7 @@ class Program:
                 await self._tell()
         except grpc.RpcError as e:
             return from_rpc(e)
-        return CallError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream")
+        return UnavailableError(grpc.StatusCode.UNAVAILABLE, "the router has ended the stream")
 
     async def _fail(self, error: QuiverError) -> None:
         self._error = error
