@@ -64,7 +64,7 @@ func (c *Client) Events(ctx context.Context, filter EventFilter) iter.Seq2[*Even
 					return
 				}
 			}
-			if failed != nil && !passes(failed) || !wait(ctx, pause) {
+			if failed != nil && !passes(failed) || !wait(ctx, before(pause, failed)) {
 				if err := ctx.Err(); err != nil {
 					failed = err
 				}

@@ -8,9 +8,12 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 func hop(n int) NextHop {
@@ -350,6 +353,40 @@ func TestARefusedClientEnds(t *testing.T) {
 	}
 	if err := p.Set(t.Context(), prefix, via); !errors.Is(err, ErrRefused) {
 		t.Fatalf("%v", err)
+	}
+}
+
+func TestWhoHasAskedForTooMuchComesAgain(t *testing.T) {
+	f := startFake(t)
+	p := begin(t, f)
+	via, _ := p.Via(hop(1))
+	tooMuch, err := status.New(codes.ResourceExhausted, "too much").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(300 * time.Millisecond)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	f.ended, f.endAfter = tooMuch.Err(), 1
+	f.mu.Unlock()
+	f.kill()
+	ctx, began := soon(t), time.Now()
+	f.start(t)
+	prefix := netip.MustParsePrefix("20.0.0.0/24")
+	if err := p.Set(ctx, prefix, via); err != nil {
+		t.Fatal(err)
+	}
+	// It is refused once.
+	for refused := false; !refused; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		if refused = f.hellos > 1; refused {
+			f.endAfter = 0
+		}
+		f.mu.Unlock()
+	}
+	if err := p.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); len(f.has()) != 1 || took < 300*time.Millisecond {
+		t.Errorf("%d routes, after %v", len(f.has()), took)
 	}
 }
 

@@ -40,7 +40,7 @@ func (p *Program) run() {
 			return
 		}
 		// Who waits in vain here finds that it is closed when it tries.
-		wait(p.ctx, pause)
+		wait(p.ctx, before(pause, err))
 		pause = min(2*pause, longestPause)
 	}
 }

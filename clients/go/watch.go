@@ -66,7 +66,7 @@ func (c *Client) Watch(ctx context.Context, filter RouteFilter) iter.Seq2[RouteE
 					break
 				}
 			}
-			if failed != nil && !passes(failed) || !wait(ctx, pause) {
+			if failed != nil && !passes(failed) || !wait(ctx, before(pause, failed)) {
 				if err := ctx.Err(); err != nil {
 					failed = err
 				}
@@ -81,10 +81,18 @@ func (c *Client) Watch(ctx context.Context, filter RouteFilter) iter.Seq2[RouteE
 	}
 }
 
-// passes tells whether what has failed may go well another time.
+// passes tells whether what has failed may go well another time: without a connection, or where the router says when to come again.
 func passes(err error) bool {
 	e, ok := err.(*Error)
-	return ok && e.Is(ErrUnavailable)
+	return ok && (e.Is(ErrUnavailable) || e.RetryAfter > 0)
+}
+
+// before is the pause before something is tried again: as long as what has failed says, where that is longer.
+func before(pause time.Duration, failed error) time.Duration {
+	if e, ok := failed.(*Error); ok {
+		return max(pause, e.RetryAfter)
+	}
+	return pause
 }
 
 // wait waits; false when the context ends before.
