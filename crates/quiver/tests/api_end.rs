@@ -129,3 +129,20 @@ fn who_follows_events_comes_back_by_itself() {
         }
     });
 }
+
+#[test]
+fn who_has_a_call_under_way_sees_that_the_router_was_killed() {
+    started::run(Started::start("killed", ""), async |lab, router| {
+        let mut streams = streams(&router).await;
+        lab.kill();
+        while let Some(told) = streams.join_next().await {
+            let (what, error) = told.unwrap();
+            let error = error.unwrap_or_else(|| panic!("{what}: it seems whole"));
+            // Nobody has said anything.
+            assert_eq!((error.code, error.infos.len()), (Code::Unavailable, 0), "{what}: {error}");
+        }
+        let error = router.command("show version").await.unwrap_err();
+        assert_eq!(error.code, Code::Unavailable, "{error}");
+        println!("{error}");
+    });
+}
