@@ -32,7 +32,7 @@ class Inside:
     def __init__(self, lab, tmp):
         self.quiver = os.path.join(tmp, "quiver")
         command(["strip", "-o", self.quiver, BINARY])
-        self.guest = Guest([], ["veth", "tun", "8021q", "vrf"], memory_mib=512, programs=[self.quiver])
+        self.guest = Guest([], ["veth", "tun", "8021q", "vrf", "bridge"], memory_mib=512, programs=[self.quiver])
         lab.routers.append(self.guest)
         run = self.run = self.guest.run
         run("mount -t devtmpfs dev /dev; mkdir -p /run /tmp; ip link set lo up")
@@ -223,3 +223,52 @@ def test_vrf_devices(inside):
     for family in FAMILIES:
         s.ctl(f"{family} table add 20")
     wait_for("q2 is in table 20", lambda: of_linux(s, "e2") == 20 and leads(s, B4, 20) and leads(s, B6, 20), timeout=30, every=0.2)
+
+
+def test_bridges_in_vrfs(inside):
+    """The BVI of a bridge of Linux's is in the table of the VRF in which that is, as is a BVI of the router's whose pair is put into one."""
+    s, cp = inside, "ip -n cp"
+    s.ctl("lcp nl-sync on")
+    for family in FAMILIES:
+        s.ctl(f"{family} table add 30")
+    s.run(f"{cp} link set e2 nomaster; {cp} link del v100; {cp} address flush dev e1 scope global; {cp} link set e1 nomaster up", check=False)
+    s.run(f"{cp} link add green type vrf table 30 && {cp} link set green up && {cp} link add br7 type bridge && {cp} link set e1 master br7")
+    # Linux takes it away when the bridge comes into a VRF or out of it.
+    own6 = f"{cp} -6 address add 2001:db8:8::1/64 dev br7 nodad"
+    s.run(f"{cp} link set br7 up && {cp} address add 10.8.0.1/24 dev br7 && {own6}")
+    s.run("ip -n a address add 10.8.0.2/24 dev eth0 && ip -n a route replace 10.2.0.0/24 via 10.8.0.1")
+
+    def is_in(table):
+        why = {t: [s.ctl(f"fib why {a} table {t}") for a in ("10.8.0.2", "2001:db8:8::2")] for t in (0, 30)}
+        return all(("on loop4095" in text) == (t == table) for t, texts in why.items() for text in texts)
+
+    def shown():
+        [bridge] = [b for b in json.loads(s.ctl("--json show lcp bridges"))["bridges"] if b["name"] == "br7"]
+        return bridge["bvi"], bridge["table"]
+    wait_for("it is in table 0", lambda: is_in(0) and shown() == ("loop4095", None) and s.pings("a", "10.8.0.1"), timeout=60, every=0.2)
+    s.run(f"{cp} link set br7 master green && {own6}")
+    wait_for("it is in table 30", lambda: is_in(30) and shown() == ("loop4095", 30) and s.pings("a", "10.8.0.1"), timeout=60, every=0.2)
+    assert not s.pings("a", B4), "host b is no customer's"
+    s.run(f"{cp} link set e2 master green")
+    wait_for("host b is in it", lambda: of_linux(s, "e2") == 30 and s.pings("a", B4), timeout=60, every=0.2)
+    # A daemon's route over the bridge, in the VRF's table.
+    s.run("ip -n a address add 198.51.100.7/32 dev lo")
+    s.run(f"{cp} route add 198.51.100.7/32 via 10.8.0.2 vrf green proto 42")
+    wait_for("it is forwarded by", lambda: s.pings("b", "198.51.100.7") and s.ctl("fib diff kernel") == "", timeout=60, every=0.2)
+    # In the VRF of a table that the router has not there is none.
+    s.run(f"{cp} link add grey type vrf table 40 && {cp} link set grey up && {cp} link set br7 master grey")
+    wait_for("it is told", lambda: "it is in the VRF of table 40" in s.ctl("show lcp bridges") and shown() == (None, 40), timeout=60, every=0.2)
+    assert is_in(None)
+    s.run(f"{cp} link set br7 nomaster && {own6}")
+    wait_for("it is in table 0", lambda: is_in(0) and shown() == ("loop4095", None), timeout=60, every=0.2)
+    s.run(f"{cp} link del br7")
+    # One of the router's own.
+    for line in ("create bridge-domain 5", "create loopback interface instance 5", "set interface l2 bridge loop5 5 bvi", "set interface state loop5 up",
+                 "lcp create loop5 host-if bvi5 netns cp"):
+        s.ctl(line)
+    wait_for("it has its pair", lambda: "bvi5" in s.run(f"{cp} link show"), timeout=60, every=0.2)
+    s.run(f"{cp} address add 10.9.0.1/24 dev bvi5 && {cp} link set bvi5 master green")
+    wait_for("it is in table 30", lambda: of_linux(s, "bvi5") == 30 and "on loop5" in s.ctl("fib why 10.9.0.2 table 30") and "on loop5" not in s.ctl("fib why 10.9.0.2"),
+             timeout=60, every=0.2)
+    s.run(f"{cp} link set bvi5 nomaster")
+    wait_for("it is in table 0", lambda: of_linux(s, "bvi5") is None and "on loop5" in s.ctl("fib why 10.9.0.2"), timeout=60, every=0.2)
