@@ -2,6 +2,7 @@
 
 use super::known::{Known, known};
 use super::objects::{Id, Value};
+use super::ties;
 use model::{Change, Object, Phase, Rules, Touched};
 use net::l2::bridge::BridgeOp;
 use net::load::{LoadOp, SetWorkers};
@@ -110,8 +111,28 @@ impl Rules<Id, Value> for DocumentRules<'_> {
             out.extend(of.iter().filter_map(|n| rising.get(n)).map(|mtu| (*mtu, i)));
         }
         out.extend(by_workers(steps));
+        out.extend(by_bvis(steps));
         out
     }
+}
+
+/// An interface leaves the bridge domain that is routed through it before it has something of its own of layer 3, with which it could not.
+fn by_bvis(steps: &[Touched<'_, Id, Value>]) -> Vec<(usize, usize)> {
+    let leaves = |s: &Touched<'_, Id, Value>| {
+        s.phase == Phase::Remove && s.old.is_some_and(|o| ties::is_bvi(&o.value))
+    };
+    let all = steps.iter().enumerate().filter(|(_, s)| matches!(s.id, Id::Member(_)) && leaves(s));
+    let gone: HashMap<&str, usize> = all.filter_map(|(i, s)| Some((s.id.interface()?, i))).collect();
+    let mut out = vec![];
+    for (i, s) in steps.iter().enumerate().filter(|(_, s)| s.phase != Phase::Remove && ties::is_routed(s.id))
+    {
+        for need in s.new.into_iter().filter(|_| !gone.is_empty()).flat_map(|o| &o.needs) {
+            if let Id::Layer(name) = need {
+                out.extend(gone.get(name.as_str()).map(|member| (*member, i)));
+            }
+        }
+    }
+    out
 }
 
 /// Workers that are made are there before what is of one of them, and those that go do so behind it.

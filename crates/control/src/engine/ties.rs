@@ -10,7 +10,7 @@ use net::router::{Feature, Membership, Named, Op};
 use std::collections::{HashMap, HashSet};
 
 /// Whether an object is on the layer 3 of the interfaces whose layer it needs.
-fn is_routed(id: &Id) -> bool {
+pub(super) fn is_routed(id: &Id) -> bool {
     matches!(
         id,
         Id::Address(..)
@@ -20,6 +20,12 @@ fn is_routed(id: &Id) -> bool {
             | Id::Neighbor(..)
             | Id::NdProxy(_)
     )
+}
+
+/// Whether it is what makes an interface the BVI of a bridge domain.
+pub(super) fn is_bvi(value: &Value) -> bool {
+    let Value::Op(op) = value else { return false };
+    matches!(known(op), Known::Bridge(BridgeOp::Port { member: Some(Membership { bvi: true, .. }), .. }))
 }
 
 /// Says it. A BVI is routed through its bridge domain, and a host or a proxy stands with the addresses in whose prefix it is.
@@ -35,13 +41,7 @@ pub(super) fn tie(model: &mut Model<Id, Value>) {
             ) => {
                 lenders.insert(name.clone(), lender.clone());
             }
-            (Id::Member(name), Value::Op(op)) => {
-                if let Known::Bridge(BridgeOp::Port { member: Some(Membership { bvi: true, .. }), .. }) =
-                    known(op)
-                {
-                    bvis.insert(name.clone());
-                }
-            }
+            (Id::Member(name), value) if is_bvi(value) => _ = bvis.insert(name.clone()),
             _ => {}
         }
     }

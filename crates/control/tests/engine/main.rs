@@ -211,6 +211,18 @@ fn routes_move_from_an_interface_that_goes_to_one_that_comes() {
     assert_eq!(running.dump(), start(b).dump());
 }
 
+/// What has the interface's layer 3 to itself comes behind the bridge domain, whatever that waits for.
+#[test]
+fn a_loopback_leaves_its_bridge_domain_before_it_is_routed_by_itself() {
+    let a = "loopbacks: {loop0: {addresses: [10.5.0.1/24]}}\nbridgedomains: {bd5: {bvi: loop0}}\n\
+             mpls: {local-labels: [100 via 10.5.0.9 loop0]}\n";
+    let b = "loopbacks: {loop0: {}, loop1: {addresses: [10.6.0.1/24]}}\nl3: {interfaces: {loop0: {urpf: strict}}}\n\
+             mpls: {local-labels: [100 via 10.6.0.9 loop1]}\n";
+    let mut running = start(a);
+    running.apply(b);
+    same(&running.dump(), &start(b).dump(), "", "moved");
+}
+
 #[test]
 fn a_million_routes_are_compared_in_a_moment() {
     let mut text = String::from("loopbacks: {loop0: {addresses: [10.0.0.1/24]}}\nroutes:\n");
