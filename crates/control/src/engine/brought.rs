@@ -71,8 +71,10 @@ impl Brought {
         let own = |id: &&Id| of(id).filter(|o| o.takes.iter().all(|t| !bars.contains(t)));
         let workers = to.model.iter().find_map(|(_, o)| count(o)).unwrap_or(1);
         let has_worker = |o: &Object<Id, Value>| last_worker(o).is_none_or(|w| w < workers);
-        stays
-            .retain(|id| own(id).is_some_and(|o| has_worker(o) && o.bars.iter().all(|t| !takes.contains(t))));
+        stays.retain(|id| {
+            let free = |o: &Object<Id, Value>| o.bars.iter().all(|t| !takes.contains(t));
+            has_queue(id, to) && own(id).is_some_and(|o| has_worker(o) && free(o))
+        });
         let mut parts: HashMap<&str, Vec<&Id>> = HashMap::new();
         let essential = from.model.iter().filter(|(id, o)| is_essential(id, &o.value));
         for (id, _) in essential {
@@ -114,6 +116,17 @@ impl Brought {
         orders(from, &mut to.model, &stays);
         tie(&mut to.model);
         stays.into_iter().cloned().collect()
+    }
+}
+
+/// Whether the receive queue that is placed is one of those that its device is to have.
+fn has_queue(id: &Id, to: &Side) -> bool {
+    let Id::Placement(name, queue) = id else { return true };
+    match to.model.get(&Id::Interface(name.clone())).map(|o| &o.value) {
+        Some(Value::Op(Op::CreateHost { config, .. })) => *queue < config.rx_queues,
+        Some(Value::Op(Op::CreateTap { config, .. })) => *queue < config.rx_queues,
+        Some(Value::Op(Op::CreatePcap { config, .. })) => *queue == 0 && config.read.is_some(),
+        _ => true,
     }
 }
 

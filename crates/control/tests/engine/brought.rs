@@ -149,6 +149,28 @@ pub fn missing(is: &Side, wanted: &Side) -> Vec<Id> {
     all.filter(|(id, o)| value(is, id).as_ref() != Some(&o.value)).map(|(id, _)| id.clone()).collect()
 }
 
+/// It is of the one that the document has no more.
+#[test]
+fn a_queue_that_goes_takes_its_worker_along() {
+    let out = env!("CARGO_TARGET_TMPDIR");
+    let read = format!("{out}/queue-goes.pcap");
+    // The header of a capture file without packets.
+    let empty = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0];
+    std::fs::write(&read, empty).unwrap();
+    let device = |what: &str, placed: &str| {
+        format!(
+            "quiver: {{workers: 2}}\ndevices: {{q0: {{driver: pcap, {placed}pcap: {{{what}}}}}}}\ninterfaces: {{q0: {{}}}}\n"
+        )
+    };
+    let a = device(&format!("read: {read}"), "");
+    let mut running = start(&a);
+    running.apply(&device(&format!("read: {read}"), "rx-placement: {0: 1}, "));
+    let same = device(&format!("read: {read}, rate: 7"), "");
+    let (stays, _) = engine::stays(&running.plan_beside(&same, &a), 100);
+    assert_eq!(stays.len(), 1, "{stays:?}");
+    running.apply_beside(&device(&format!("write: {out}/queue-gone.pcap"), ""), &a).unwrap();
+}
+
 /// Tags that nothing is done to: a document would pop those of a cross-connect, so this has to be said of one that a command made.
 fn is_off(value: &Value) -> bool {
     matches!(value, Value::Op(Op::Part(op)) if matches!(op.get(), Some(BridgeOp::Tags { change: None | Some(TagChange::Disabled), .. })))
