@@ -781,7 +781,7 @@ impl<'d> Builder<'d> {
         for n in &d.neighbors {
             let (name, address) = (n.interface.clone(), n.address);
             let mut needs = routed(&name);
-            needs.extend([Id::Binding(name.clone(), address.is_ipv6()), Id::Unnumbered(name.clone())]);
+            needs.push(Id::Binding(name.clone(), address.is_ipv6()));
             let on = End::On(&name, address);
             let takes = vec![on.token("hop"), token("frames", &name)];
             let notes = Notes { takes, bars: vec![on.token("own")], ..Notes::needs(needs) };
@@ -815,7 +815,7 @@ fn is_link_local(a: IpAddr) -> bool {
 fn nd_proxy(p: &NdProxy) -> (Id, Notes) {
     let NdProxy { name, address, .. } = p;
     let mut needs = routed(name);
-    needs.extend([Id::Binding(name.clone(), true), Id::Unnumbered(name.clone())]);
+    needs.push(Id::Binding(name.clone(), true));
     let end = End::Anywhere(IpAddr::V6(*address));
     (
         Id::NdProxy(*address),

@@ -49,13 +49,21 @@ pub(super) fn tie(model: &mut Model<Id, Value>) {
         let all = addresses.get(name).into_iter().flatten().filter(|net| within(net));
         all.map(|net| Id::Address(name.clone(), *net)).collect::<Vec<_>>()
     };
+    // Only where it is unnumbered: what is made anew when it becomes so is found by a need that it had not.
+    let lent = |name: &String| lenders.contains_key(name).then(|| Id::Unnumbered(name.clone()));
     let member = |name: &String| bvis.contains(name).then(|| Id::Member(name.clone()));
     for (id, o) in model.iter_mut() {
         let mut more = match (id, &o.value) {
-            (Id::Neighbor(name, a), _) => of(name, &|net| net.contains(a)),
+            (Id::Neighbor(name, a), _) => {
+                let mut all = of(name, &|net| net.contains(a));
+                all.extend(lent(name));
+                all
+            }
             (Id::NdProxy(_), Value::Op(op)) => match known(op) {
                 Known::NdProxy(NdProxy { name, .. }) => {
-                    of(lenders.get(name).unwrap_or(name), &|net| net.addr().is_ipv6())
+                    let mut all = of(lenders.get(name).unwrap_or(name), &|net| net.addr().is_ipv6());
+                    all.extend(lent(name));
+                    all
                 }
                 _ => vec![],
             },

@@ -223,6 +223,37 @@ fn a_loopback_leaves_its_bridge_domain_before_it_is_routed_by_itself() {
     same(&running.dump(), &start(b).dump(), "", "moved");
 }
 
+/// Without a prefix of its own it could not stay there alone, so the way back has to take it along.
+#[test]
+fn a_neighbor_of_an_interface_that_becomes_unnumbered_goes_back_with_it() {
+    let out = env!("CARGO_TARGET_TMPDIR");
+    let devices =
+        ["p0", "p1"].map(|p| format!("{p}: {{driver: pcap, pcap: {{write: {out}/lends-{p}.pcap}}}}"));
+    let of = |p0: &str, p1: &str| {
+        format!(
+            "devices: {{{}}}\ninterfaces: {{p0: {{{p0}}}, p1: {{{p1}}}}}\n\
+             neighbors: [{{interface: p1, address: \"2001:db8:1::7\", mac: \"02:00:00:00:00:07\"}}]\n",
+            devices.join(", ")
+        )
+    };
+    let (a, b) = (
+        of("", "addresses: [\"2001:db8:5::1/64\"]"),
+        of("addresses: [\"2001:db8:6::1/64\"]", "unnumbered: p0"),
+    );
+    // A step behind all others.
+    let b = b + "routes: [10.9.0.0/16 drop]\n";
+    let mut running = start(&a);
+    let before = running.dump();
+    for step in 0..running.plan(&b).steps.len() {
+        let plan = running.plan(&b);
+        let told = words(&plan);
+        let failed = running.carry(Carry::new(plan).failing_at(step)).unwrap_err();
+        assert!(failed.left.is_empty(), "{step}: {failed:?}\n{told}");
+        same(&running.dump(), &before, &told, "undone");
+    }
+    running.apply(&b);
+}
+
 #[test]
 fn a_million_routes_are_compared_in_a_moment() {
     let mut text = String::from("loopbacks: {loop0: {addresses: [10.0.0.1/24]}}\nroutes:\n");
