@@ -30,6 +30,8 @@ type SharedRouter = Rc<RefCell<Router>>;
 /// Followers at once of those who may only look, and so many more of those who may do more.
 const MOST: usize = 64;
 const RESERVED: usize = 16;
+/// A client has one in so many of these places, and leaves some to others.
+const SHARE: usize = 2;
 /// The most names of interfaces that a follower may ask for.
 const NAMES: usize = 256;
 
@@ -41,16 +43,22 @@ pub struct Events(Arc<Hub>);
 struct Hub {
     /// The kinds that somebody wants, a bit each.
     wanted: AtomicU8,
-    all: Mutex<Vec<Arc<Queue>>>,
+    all: Mutex<Vec<Follower>>,
+}
+
+/// Whose a queue is.
+struct Follower {
+    client: Box<str>,
+    queue: Arc<Queue>,
 }
 
 impl Hub {
-    fn all(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
+    fn all(&self) -> MutexGuard<'_, Vec<Follower>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, all: &[Arc<Queue>]) {
-        let kinds = all.iter().fold(0, |kinds, q| kinds | q.wanted.kinds.0);
+    fn count(&self, all: &[Follower]) {
+        let kinds = all.iter().fold(0, |kinds, f| kinds | f.queue.wanted.kinds.0);
         self.wanted.store(kinds, Ordering::Relaxed);
     }
 }
@@ -73,7 +81,7 @@ impl Drop for Following {
     fn drop(&mut self) {
         let hub = &self.events.0;
         let mut all = hub.all();
-        all.retain(|q| !Arc::ptr_eq(q, &self.queue));
+        all.retain(|f| !Arc::ptr_eq(&f.queue, &self.queue));
         hub.count(&all);
         drop(all);
         self.queue.close();
@@ -93,7 +101,9 @@ impl Events {
             return;
         }
         let (mut make, mut made) = (Some(make), None);
-        for queue in self.0.all().iter().filter(|q| q.wanted.kinds.has(kind) && takes(&q.wanted)) {
+        let all = self.0.all();
+        let queues = all.iter().map(|f| &f.queue);
+        for queue in queues.filter(|q| q.wanted.kinds.has(kind) && takes(&q.wanted)) {
             queue.put(kind, || {
                 if let Some(make) = make.take() {
                     made = Some(Arc::new(Event::now(make())));
@@ -121,12 +131,18 @@ impl Events {
         self.tell(Kind::Configuration, |_| true, || What::Configuration(event()));
     }
 
-    /// Begins to follow what is wanted. Must be called on the control thread; those for whom places are reserved may do more
-    /// than look.
+    /// Begins to follow what is wanted, for a client. Must be called on the control thread; those for whom places are reserved may do
+    /// more than look.
     ///
     /// # Errors
     /// What is wanted cannot be, or too many follow already.
-    pub fn follow(&self, router: &SharedRouter, wanted: Wanted, reserved: bool) -> Result<Following, String> {
+    pub fn follow(
+        &self,
+        router: &SharedRouter,
+        wanted: Wanted,
+        client: &str,
+        reserved: bool,
+    ) -> Result<Following, String> {
         if wanted.names() > NAMES {
             return Err(format!("{} names of interfaces: {NAMES} are the most", wanted.names()));
         }
@@ -137,7 +153,11 @@ impl Events {
         if all.len() >= most {
             return Err(format!("{} follow events already, which are the most", all.len()));
         }
-        all.push(Arc::clone(&queue));
+        let own = all.iter().filter(|f| &*f.client == client).count();
+        if own >= most / SHARE {
+            return Err(format!("{client} follows events {own} times already, and may not more often"));
+        }
+        all.push(Follower { client: client.into(), queue: Arc::clone(&queue) });
         self.0.count(&all);
         drop(all);
         if !states.is_empty() {

@@ -17,6 +17,7 @@ use super::{Router, routes};
 use crate::limits::{self, Answers, Deadline};
 use crate::v1::events_server::Events;
 use crate::v1::{Event, EventKind, LogLevel, WatchEventsRequest, event};
+use crate::who::Key;
 use crate::{status, who};
 
 pub use drops::Sampler;
@@ -120,8 +121,11 @@ impl Events for Router {
         let filter = routes::filter(routes).map_err(Status::invalid_argument)?;
         let drops = wanted.has(Kind::Drops).then(|| wanted.clone());
         let reserved = caller.access >= Access::Operate;
-        let begun =
-            self.0.door.ask(async move |_, desk: Desk| desk.events().follow(&desk.router, wanted, reserved));
+        let client = Key::of(&caller).to_string();
+        let begun = self
+            .0
+            .door
+            .ask(async move |_, desk: Desk| desk.events().follow(&desk.router, wanted, &client, reserved));
         let following = begun.await.map_err(status::closed)?.map_err(Status::failed_precondition)?;
         let following = Arc::new(following);
         let routes = if of_routes { Some(self.changes(filter).await?) } else { None };
