@@ -21,6 +21,8 @@ const NAME: [u8; 16] = *b"quiver\0\0\0\0\0\0\0\0\0\0";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum ProgramKind {
+    /// Of a socket.
+    Socket = 1,
     /// Of a queueing discipline or TCX.
     SchedCls = 3,
     /// Of a device's receive path.
@@ -31,6 +33,8 @@ pub(crate) enum ProgramKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Attach {
+    /// What socket options attach.
+    Socket = 0,
     /// A device's receive path.
     Xdp = 37,
     /// A device's ingress, behind the taps.
@@ -167,10 +171,38 @@ pub(crate) fn detach(link: &OwnedFd) {
 /// A map from numbers below `entries` to sockets (`BPF_MAP_TYPE_XSKMAP`).
 pub(crate) fn socket_map(entries: u32) -> io::Result<OwnedFd> {
     const XSKMAP: u32 = 17;
+    map(XSKMAP, 4, entries)
+}
+
+/// A map of one number (`BPF_MAP_TYPE_ARRAY`), or of one for each processor (`BPF_MAP_TYPE_PERCPU_ARRAY`); 0 at first.
+pub(crate) fn number_map(of_each: bool) -> io::Result<OwnedFd> {
+    const ARRAY: u32 = 2;
+    const PERCPU_ARRAY: u32 = 6;
+    map(if of_each { PERCPU_ARRAY } else { ARRAY }, 4, 1)
+}
+
+/// Writes the number of a map of one.
+pub(crate) fn write_number(map: &OwnedFd, number: u32) -> io::Result<()> {
+    put(map, 0, number)
+}
+
+/// Puts a socket into a map.
+pub(crate) fn put_socket(map: &OwnedFd, at: u32, socket: &OwnedFd) -> io::Result<()> {
+    put(map, at, number(socket))
+}
+
+fn put(map: &OwnedFd, at: u32, value: u32) -> io::Result<()> {
+    let update =
+        MapUpdate { map_fd: number(map), pad: 0, key: &raw const at, value: &raw const value, flags: 0 };
+    // SAFETY: key and value are of the map's four bytes each, and live.
+    unsafe { sys::bpf_call(MAP_UPDATE_ELEM, &update) }.map(drop)
+}
+
+fn map(kind: u32, value_size: u32, entries: u32) -> io::Result<OwnedFd> {
     let create = MapCreate {
-        map_type: XSKMAP,
+        map_type: kind,
         key_size: 4,
-        value_size: 4,
+        value_size,
         max_entries: entries,
         map_flags: 0,
         inner_map_fd: 0,
@@ -179,13 +211,4 @@ pub(crate) fn socket_map(entries: u32) -> io::Result<OwnedFd> {
     };
     // SAFETY: there is no pointer in it.
     unsafe { sys::bpf(MAP_CREATE, &create) }
-}
-
-/// Puts a socket into a map.
-pub(crate) fn put_socket(map: &OwnedFd, at: u32, socket: &OwnedFd) -> io::Result<()> {
-    let value = number(socket);
-    let update =
-        MapUpdate { map_fd: number(map), pad: 0, key: &raw const at, value: &raw const value, flags: 0 };
-    // SAFETY: key and value are of the map's four bytes each, and live.
-    unsafe { sys::bpf_call(MAP_UPDATE_ELEM, &update) }.map(drop)
 }

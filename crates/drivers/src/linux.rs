@@ -43,6 +43,7 @@ pub const ETHTOOL_GCHANNELS: u32 = 0x3c;
 pub const ETHTOOL_SCHANNELS: u32 = 0x3d;
 pub const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
+pub const SO_ATTACH_BPF: i32 = 50;
 pub const SOL_PACKET: i32 = 263;
 pub const PACKET_ADD_MEMBERSHIP: i32 = 1;
 pub const PACKET_DROP_MEMBERSHIP: i32 = 2;
@@ -55,6 +56,7 @@ pub const PACKET_FANOUT: i32 = 18;
 pub const PACKET_QDISC_BYPASS: i32 = 20;
 pub const PACKET_IGNORE_OUTGOING: i32 = 23;
 pub const PACKET_FANOUT_HASH: u32 = 0;
+pub const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: u32 = 0x4000;
 pub const PACKET_FANOUT_FLAG_UNIQUEID: u32 = 0x2000;
 pub const PACKET_MR_MULTICAST: u16 = 0;
 pub const PACKET_MR_PROMISC: u16 = 1;

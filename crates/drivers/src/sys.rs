@@ -6,6 +6,7 @@
 use crate::stage::{BATCH, PIECES, Stage};
 use graph::{Buffer, Buffers};
 use packet::gso::VnetHdr;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -224,6 +225,38 @@ pub unsafe fn bpf_call<T>(command: i32, attributes: &T) -> io::Result<i32> {
 pub unsafe fn bpf<T>(command: i32, attributes: &T) -> io::Result<OwnedFd> {
     // SAFETY: as the caller promises; nothing else owns a new descriptor.
     unsafe { Ok(OwnedFd::from_raw_fd(bpf_call(command, attributes)?)) }
+}
+
+/// The processors that are at work.
+pub fn online() -> Option<Vec<usize>> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?)
+    };
+    let ranges: Option<Vec<_>> = list.trim().split(',').map(range).collect();
+    Some(ranges?.into_iter().flatten().collect())
+}
+
+/// Has this thread run on one processor; it does when this returns.
+pub fn run_on(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Waits until the kernel has ended what it is at on every processor, some tens of milliseconds.
+pub fn wait_for_kernel() {
+    const GLOBAL: i32 = 1;
+    // SAFETY: it takes no pointer.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    if done != 0 {
+        // A kernel without it, or with processors that never tell.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
 }
 
 /// Binds a socket to an address.

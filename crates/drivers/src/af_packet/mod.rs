@@ -1,28 +1,33 @@
 //! AF_PACKET: any Ethernet device of Linux, without unbinding it from its driver.
 //!
-//! One socket with a shared ring per receive queue (several share the load by flow hash), one socket per transmit queue.
+//! One socket with a shared ring per receive queue (several share the packets by their flows), one socket per transmit queue.
 //! Every packet carries a virtio-net header, so that partial checksums and super-frames of Linux peers are known as such.
 //! What it receives, Linux's own input does not see, unless Linux has a use for it: see [`Link::is_used`]. Where
 //! it has, both work on the same packets: see [`Link::conflicts`].
 
+mod queues;
 mod ring;
 mod rx;
+mod turn;
 mod tx;
 
-use crate::counts::{Drops, RxDrops};
+use crate::counts::RxDrops;
 use crate::error::{Error, check_device_name, system};
-use crate::host::{Control, Device, Host, PATIENCE, bind_error, check_queues, check_slots, packet_socket};
+use crate::host::{
+    Control, Device, Host, PATIENCE, Resize, bind_error, check_queues, check_slots, packet_socket,
+};
 #[cfg(doc)]
 use crate::link::Link;
 use crate::linux::*;
 use crate::netns;
 use crate::offload::Offload;
 use crate::stage::Form;
-use crate::sys::{self, RxArrays, Statistics};
+use crate::sys;
 use crate::tcx::Gate;
 use crate::watch::LinkEvent;
-use graph::{RxQueue, TxCaps, TxQueue};
+use graph::{TxCaps, TxQueue};
 use packet::MacAddr;
+use queues::Queues;
 use ring::Ring;
 pub(crate) use rx::POLL_BYTES;
 use std::io;
@@ -103,8 +108,7 @@ pub struct Handle {
     pub ring: (RingVersion, usize),
     /// Who completes checksums and cuts super-frames.
     pub offload: Offload,
-    /// Of each receive queue.
-    sockets: Vec<(Arc<OwnedFd>, Arc<Drops>)>,
+    queues: Queues,
     gone: Arc<AtomicBool>,
     /// How packets are sent, and what the device does for them.
     form: Form,
@@ -133,16 +137,16 @@ impl Control for Handle {
         queue_to(&self.host, self.form, self.caps)
     }
 
+    fn drops(&self) -> RxDrops {
+        self.queues.drops()
+    }
+
     fn queue_drops(&self) -> Vec<RxDrops> {
-        let of = |(socket, drops): &(Arc<OwnedFd>, Arc<Drops>)| {
-            let mut st = Statistics::default();
-            // Linux begins anew each time.
-            if sys::getsockopt(&**socket, SOL_PACKET, PACKET_STATISTICS, &mut st).is_ok() {
-                drops.add_ring_full(u64::from(st.drops));
-            }
-            drops.read()
-        };
-        self.sockets.iter().map(of).collect()
+        self.queues.each_drops()
+    }
+
+    fn resize(&mut self) -> Option<&mut dyn Resize> {
+        self.queues.can_be_resized().then_some(&mut self.queues)
     }
 
     fn describe(&self) -> String {
@@ -183,51 +187,30 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     let ifindex = state.ifindex as i32;
     let slot = slot_size(state.mtu);
     let slots = config.slots.unwrap_or((DEFAULT_RING / slot).min(DEFAULT_SLOTS));
-    let need = (config.rx_queues * slots * slot) >> 20;
-    if let Some(have) = graph::buffer::available_mib().filter(|have| need > *have) {
-        return Err(Error::Memory { name: name.clone(), need, have });
-    }
     let gone = Arc::new(AtomicBool::new(false));
-
-    let rx = netns::within(netns, || {
-        let mut rx = Vec::new();
-        for _ in 0..config.rx_queues {
-            rx.push(receive_socket(name, ifindex, config.ring, slot, slots)?);
-        }
-        if rx.len() > 1 {
-            share(name, &rx)?;
-        }
-        for (socket, _) in &rx {
-            sys::reject_all(socket, false).map_err(system(format!("receive on {name}")))?;
-        }
-        Ok(rx)
-    })?;
+    let wanted = queues::Wanted {
+        name: name.clone(),
+        netns: config.netns.clone(),
+        ifindex,
+        interface: config.interface,
+        ring: config.ring,
+        slot,
+        slots,
+        gone: Arc::clone(&gone),
+    };
+    let (queues, rx) = Queues::open(wanted, config.rx_queues)?;
 
     let form = if config.offload == Offload::On { Form::AsIs } else { Form::Whole };
     // Older kernels do not know UDP super-frames in a virtio-net header.
     let uso = form == Form::Whole || sys::kernel_release() >= (6, 2);
     let caps = TxCaps { checksum: true, tso: true, uso };
-    let mut sockets = Vec::new();
-    let mut queues: Vec<Box<dyn RxQueue>> = Vec::new();
-    for (socket, ring) in rx {
-        let (socket, drops) = (Arc::new(socket), Arc::new(Drops::default()));
-        sockets.push((Arc::clone(&socket), Arc::clone(&drops)));
-        queues.push(Box::new(rx::PacketRx {
-            ring,
-            socket,
-            interface: config.interface,
-            arrays: RxArrays::new(64),
-            drops,
-            gone: Arc::clone(&gone),
-        }));
-    }
     let gate = Gate::new(netns, state.ifindex);
     gate.set(!host.link.is_used(state.ifindex).unwrap_or(true));
     let (ring, offload) = ((config.ring, slots), config.offload);
-    let mut handle = Handle { host, ring, offload, sockets, gone, form, caps, gate };
+    let mut handle = Handle { host, ring, offload, queues, gone, form, caps, gate };
     let tx = (0..config.tx_queues).map(|_| handle.transmit_queue()).collect::<Result<_, _>>()?;
     let conflicts = if handle.is_shared() { handle.host.link.conflicts() } else { vec![] };
-    Ok(Device { rx: queues, tx, mac: state.mac, mtu: state.mtu, handle, conflicts })
+    Ok(Device { rx, tx, mac: state.mac, mtu: state.mtu, handle, conflicts })
 }
 
 fn option(name: &str, what: &str) -> impl FnOnce(io::Error) -> Error {
@@ -289,24 +272,6 @@ fn receive_socket(
     sys::reject_all(&s, true).map_err(option(name, "a filter"))?;
     sys::bind(&s, &sys::link_address(ifindex, ETH_P_ALL)).map_err(bind_error(name, None))?;
     Ok((s, ring))
-}
-
-/// Makes the sockets share the device's packets by flow hash.
-fn share(name: &str, sockets: &[(OwnedFd, Ring)]) -> Result<(), Error> {
-    let mut group = (PACKET_FANOUT_HASH | PACKET_FANOUT_FLAG_UNIQUEID) << 16;
-    for (s, _) in sockets {
-        sys::setsockopt(s, SOL_PACKET, PACKET_FANOUT, &group).map_err(|cause| {
-            let hint = match cause.raw_os_error() {
-                Some(libc::EINVAL) => " (older kernels want the device to be up)",
-                _ => "",
-            };
-            Error::System { what: format!("share {name} between receive queues{hint}"), cause }
-        })?;
-        let mut id = 0u32;
-        sys::getsockopt(s, SOL_PACKET, PACKET_FANOUT, &mut id).map_err(option(name, "the fanout group"))?;
-        group = PACKET_FANOUT_HASH << 16 | (id & 0xffff);
-    }
-    Ok(())
 }
 
 /// A transmit queue of whole packets to a device that another driver receives from.

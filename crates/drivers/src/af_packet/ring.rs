@@ -8,7 +8,8 @@ use crate::linux::{TP_STATUS_COPY, TP_STATUS_USER, TP_STATUS_VLAN_TPID_VALID, TP
 use packet::gso::VnetHdr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of the descriptor in front of a block (`struct tpacket_block_desc`).
 const BLOCK_DESC: usize = 48;
@@ -35,6 +36,8 @@ struct Map {
 
 // SAFETY: the memory belongs to the mapping's owner; nothing in it is tied to a thread.
 unsafe impl Send for Map {}
+// SAFETY: whoever has it beside the ring's reader looks at status words, which are atomics.
+unsafe impl Sync for Map {}
 
 impl Map {
     fn new(fd: &OwnedFd, len: usize) -> io::Result<Map> {
@@ -114,10 +117,60 @@ struct Fields {
 
 /// A TPACKET_V2 ring: one slot a frame, handed over one by one.
 pub struct RingV2 {
-    map: Map,
+    /// Shared with the control side, which reads status words alone.
+    map: Arc<Map>,
     slot: usize,
     slots: usize,
-    head: usize,
+    /// Frames taken out so far.
+    taken: u64,
+}
+
+/// What the control side sees of a receive ring, and has its reader do.
+pub struct Progress {
+    map: Option<(Arc<Map>, usize, usize)>,
+    /// Frames that the reader has taken out, as of the end of its last poll.
+    taken: AtomicU64,
+    /// The reader leaves the ring as it is.
+    held: AtomicBool,
+}
+
+impl Progress {
+    /// Has the reader wait, before it reads for the first time, or go on.
+    pub fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::Release);
+    }
+
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// The reader tells how far it is.
+    #[inline]
+    pub fn tell(&self, ring: &Ring) {
+        if let Ring::V2(r) = ring {
+            self.taken.store(r.taken, Ordering::Release);
+        }
+    }
+
+    /// The frame behind all that are in the ring now, and the reader's last poll: it is out when those are.
+    pub fn mark(&self) -> u64 {
+        let taken = self.taken.load(Ordering::Acquire);
+        self.last(taken).map_or(taken, |last| taken + last + 1 + graph::VECTOR_SIZE as u64)
+    }
+
+    /// Whether the reader has taken all out that was in the ring at this mark. What it does with the last of it may not have ended.
+    pub fn is_past(&self, mark: u64) -> bool {
+        let taken = self.taken.load(Ordering::Acquire);
+        taken >= mark || self.last(taken).is_none()
+    }
+
+    /// The last frame that waits, counted from the first. All slots are looked at: the kernel may be late with one in front of others.
+    fn last(&self, taken: u64) -> Option<u64> {
+        let (map, slot, slots) = self.map.as_ref()?;
+        let at = |n: u64| (taken.wrapping_add(n) as usize & (slots - 1)) * slot;
+        (0..*slots as u64).rev().find(|n| map.status(at(*n)).load(Ordering::Acquire) & TP_STATUS_USER != 0)
+    }
 }
 
 /// A TPACKET_V3 ring: blocks of many frames, handed over when full or when their time is over.
@@ -140,9 +193,18 @@ pub enum Ring {
 }
 
 impl Ring {
-    /// Maps a ring of `slots` slots of `slot` bytes each.
+    /// Maps a ring of `slots` slots (a power of two) of `slot` bytes each.
     pub fn v2(fd: &OwnedFd, slot: usize, slots: usize) -> io::Result<Ring> {
-        Ok(Ring::V2(RingV2 { map: Map::new(fd, slot * slots)?, slot, slots, head: 0 }))
+        Ok(Ring::V2(RingV2 { map: Arc::new(Map::new(fd, slot * slots)?), slot, slots, taken: 0 }))
+    }
+
+    /// What the control side sees of it.
+    pub fn progress(&self) -> Progress {
+        let map = match self {
+            Ring::V2(r) => Some((Arc::clone(&r.map), r.slot, r.slots)),
+            Ring::V3(_) => None,
+        };
+        Progress { map, taken: AtomicU64::new(0), held: AtomicBool::new(false) }
     }
 
     /// Maps a ring of `blocks` blocks of `block` bytes each.
@@ -163,7 +225,7 @@ impl Ring {
 impl RingV2 {
     #[inline]
     fn take<R>(&mut self, f: impl FnOnce(Frame<'_>) -> R) -> Option<R> {
-        let at = self.head * self.slot;
+        let at = (self.taken as usize & (self.slots - 1)) * self.slot;
         let status = self.map.status(at).load(Ordering::Acquire);
         if status & TP_STATUS_USER == 0 {
             return None;
@@ -180,7 +242,7 @@ impl RingV2 {
         };
         let result = f(m.frame(at, at + self.slot, fields));
         self.map.status(at).store(0, Ordering::Release);
-        self.head = if self.head + 1 == self.slots { 0 } else { self.head + 1 };
+        self.taken += 1;
         Some(result)
     }
 }

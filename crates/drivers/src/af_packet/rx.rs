@@ -1,6 +1,6 @@
 //! Receiving: from the ring (or, for frames larger than a slot, from the socket's queue) into buffers.
 
-use super::ring::{Frame, Ring};
+use super::ring::{Frame, Progress, Ring};
 use crate::counts::{Drops, RxDrop};
 use crate::sys::{self, RxArrays};
 use crate::vnet;
@@ -29,6 +29,8 @@ pub struct PacketRx {
     pub(super) drops: Arc<Drops>,
     /// The device is gone; shared with the handle.
     pub(super) gone: Arc<AtomicBool>,
+    /// Shared with the handle as well.
+    pub(super) progress: Arc<Progress>,
 }
 
 impl RxQueue for PacketRx {
@@ -41,8 +43,11 @@ impl RxQueue for PacketRx {
     }
 
     fn poll(&mut self, buffers: &mut Buffers, _now_ns: u64, out: &mut Vector) -> usize {
+        if self.progress.is_held() {
+            return 0;
+        }
         let before = out.len();
-        let PacketRx { ring, socket, interface, arrays, drops, .. } = self;
+        let PacketRx { ring, socket, interface, arrays, drops, progress, .. } = self;
         let mut bytes = 0;
         while out.room() > 0 && bytes < POLL_BYTES {
             let taken = ring.take(|frame| {
@@ -66,6 +71,7 @@ impl RxQueue for PacketRx {
                 }
             }
         }
+        progress.tell(ring);
         out.len() - before
     }
 

@@ -88,6 +88,10 @@ pub trait Control {
     }
     /// Those of each receive queue.
     fn queue_drops(&self) -> Vec<crate::RxDrops>;
+    /// Its receive queues, where their number may be changed while packets flow.
+    fn resize(&mut self) -> Option<&mut dyn Resize> {
+        None
+    }
     /// Driver and device, in one line.
     fn describe(&self) -> String;
     /// False once the device was deleted (a new one of the same name is another device: open it again).
@@ -99,6 +103,28 @@ pub trait Control {
     fn look(&mut self, _event: &LinkEvent) -> (Option<u32>, Option<MacAddr>) {
         self.host_mut().look()
     }
+}
+
+/// Receive queues whose number is changed while packets flow: none is lost, and none overtakes another of its flow.
+///
+/// Other queues take the place of those that there are: [`Resize::open`], workers get the new ones, [`Resize::turn`], [`Resize::settled`],
+/// workers give the old ones back, which are dropped, [`Resize::close`]. Each call may wait for the kernel or for workers.
+pub trait Resize {
+    /// Opens other queues, which get no packets yet.
+    ///
+    /// # Errors
+    /// The system refuses.
+    fn open(&mut self, queues: usize) -> Result<Vec<Box<dyn RxQueue>>, Error>;
+    /// Has packets come to the queues that were opened, which wait until [`Resize::settled`]. The others have been emptied when this returns:
+    /// what they held is still with their workers.
+    ///
+    /// # Errors
+    /// The system refuses: packets come as before.
+    fn turn(&mut self) -> Result<(), Error>;
+    /// What came out of the queues that were emptied has been sent on.
+    fn settled(&mut self);
+    /// Forgets the queues that get no packets: those before, or those that were opened.
+    fn close(&mut self);
 }
 
 impl Host {
