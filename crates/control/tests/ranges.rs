@@ -18,6 +18,7 @@ const SAME: &[(&str, &str, &str)] = &[
     ("devices.*.rx-placement.*", "set interface rx-placement", "worker"),
     ("devices.*.rx-queues", "create host-interface", "queues"),
     ("devices.*.rx-queues", "create interface af_xdp", "queues"),
+    ("devices.*.rx-queues", "set interface rx-queues", "queues"),
     ("devices.*.rx-queues", "create interface dpdk", "rx"),
     ("devices.*.rx-queues", "create tap", "queues"),
     ("devices.*.rx-ring.slots", "create interface af_xdp", "slots"),

@@ -45,6 +45,11 @@ impl Rules<Id, Value> for DocumentRules<'_> {
                 (Op::CreateTap { .. }, Op::CreateTap { .. }) => {
                     Change::Anew("its host side is made with its settings")
                 }
+                (Op::CreateHost { config: old, .. }, Op::CreateHost { config: new, .. })
+                    if old.becomes(new) =>
+                {
+                    Change::InPlace
+                }
                 (Op::CreateHost { .. }, Op::CreateHost { .. }) => {
                     Change::Anew("the device's rings are made with their settings")
                 }

@@ -204,6 +204,9 @@ fn turn(old: &Op, new: &Op) -> Op {
         (Op::CreateTable { .. }, Op::CreateTable { table, name }) => {
             Op::NameTable { table: *table, name: name.clone() }
         }
+        (Op::CreateHost { config: old, .. }, Op::CreateHost { name, config }) if old.becomes(config) => {
+            Op::SetRxQueues { name: name.clone(), queues: config.rx_queues }
+        }
         (Op::Part(old), Op::Part(part)) => old.turned(part).unwrap_or_else(|| new.clone()),
         _ => new.clone(),
     }

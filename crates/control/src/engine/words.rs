@@ -279,7 +279,13 @@ fn value(id: &Id, v: &Value) -> String {
             Feature::Part(p) => p.words("").0,
             Feature::Unnumbered(None) => String::new(),
         },
-        (_, Op::CreateHost { config, .. }) => format!("Linux device {}", config.host),
+        (_, Op::CreateHost { config, .. }) => {
+            let queues = match config.rx_queues {
+                1 => String::new(),
+                n => format!(", {n} receive queues"),
+            };
+            format!("Linux device {}{queues}", config.host)
+        }
         (_, Op::CreatePcap { .. }) => "capture files".into(),
         (_, Op::CreateTap { config, .. }) => format!("TAP {}", config.host_name),
         (_, Op::CreateSub { encap, .. }) => encapsulation(*encap),
@@ -471,6 +477,7 @@ fn command(op: &Op) -> Option<String> {
             let to = worker.map_or("auto".into(), |w| format!("worker {w}"));
             format!("set interface rx-placement {name} queue {queue} {to}")
         }
+        Op::SetRxQueues { name, queues } => format!("set interface rx-queues {name} {queues}"),
         Op::SetDescription { name, text } => match text {
             Some(text) => format!("set interface description {name} {}", quote(text)),
             None => format!("set interface description {name}"),

@@ -109,6 +109,7 @@ pub const LINES: &[&str] = &[
     "set interface l2 arp-term {if} disable",
     "set interface rx-placement {if} worker 0",
     "set interface rx-placement {if} queue 0 auto",
+    "set interface rx-queues {if} {n}",
     "set workers {workers}",
     "set workers balance {on}",
     "set workers polling power worker {n}",

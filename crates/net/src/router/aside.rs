@@ -363,6 +363,10 @@ impl Router {
                 let own = of(name).map(|i| (i.name.clone(), i.promiscuous));
                 own.map(|(name, on)| Op::SetPromiscuous { name, on }).into_iter().collect()
             }
+            Op::SetRxQueues { name, .. } => {
+                let wanted = of(name).and_then(|i| Some((i.name.clone(), i.queues_wanted()?)));
+                wanted.map(|(name, queues)| Op::SetRxQueues { name, queues }).into_iter().collect()
+            }
             Op::SetElsewhere { name, .. } => {
                 let own = of(name).map(|i| (i.name.clone(), i.elsewhere.clone()));
                 own.map(|(name, what)| Op::SetElsewhere { name, what }).into_iter().collect()

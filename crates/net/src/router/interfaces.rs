@@ -336,7 +336,8 @@ impl Router {
             self.place_queue(index, q)?;
         }
         self.publish_interface(index);
-        Ok(())
+        // Another number may have been set while it was opened.
+        self.follow_queues(index)
     }
 
     /// Gives worker 0 a transmit queue for an interface that has none: for benchmarks and tests without a device.

@@ -41,6 +41,7 @@ mod part_op;
 mod peer;
 mod placement;
 mod preferences;
+mod queues;
 mod resolve;
 mod returning;
 mod routes;

@@ -104,6 +104,13 @@ pub enum Op {
         /// Number of the worker, from 0; `None`: the router chooses.
         worker: Option<usize>,
     },
+    /// Sets how many receive queues its device has, while packets flow.
+    SetRxQueues {
+        /// Interface.
+        name: String,
+        /// Their number.
+        queues: usize,
+    },
     /// Sets the description.
     SetDescription {
         /// Interface.
@@ -364,6 +371,7 @@ impl Op {
             Op::SetPlacement { name, queue, worker: None } => {
                 format!("interface {name}: receive queue {queue} on any worker")
             }
+            Op::SetRxQueues { name, queues } => format!("interface {name}: {queues} receive queues"),
             Op::AddAddress { name, net } => format!("interface {name}: address {net} added"),
             Op::DelAddress { name, net } => format!("interface {name}: address {net} removed"),
             Op::SetXconnect { name, peer: Some(peer) } => {
@@ -728,6 +736,7 @@ impl Router {
                 Ok(vec![Op::SetPromiscuous { name, on: was }])
             }
             Op::SetPlacement { name, queue, worker } => self.set_placement(name, queue, worker),
+            Op::SetRxQueues { name, queues } => self.set_rx_queues(name, queues),
             Op::SetDescription { name, text } => {
                 let index = self.named(&name)?.index;
                 if let Some(Err(why)) = text.as_deref().map(super::words::check_description) {

@@ -64,13 +64,45 @@ impl Router {
     pub(super) fn place_queue(&mut self, index: u32, queue: Box<dyn RxQueue>) -> Result<(), OpError> {
         let Some(i) = self.interfaces.get(index) else { return Err(OpError::new("no such interface")) };
         let chosen = i.placed.get(&i.inputs.len()).copied();
-        let worker = chosen.unwrap_or_else(|| self.idle_worker(index, None)).min(self.config.workers - 1);
-        let (node, features) = (queue.input_node(), Arc::clone(&i.rx_features));
-        let id = self.workers.add_input(worker, queue, features).map_err(OpError::new)?;
+        let worker = chosen.unwrap_or_else(|| self.idle_worker(index, None));
+        let input = self.give_queue(index, queue, worker)?;
         if let Some(i) = self.interfaces.get_mut(index) {
-            i.inputs.push(Input { id, node });
+            i.inputs.push(input);
         }
         Ok(())
+    }
+
+    /// Gives a receive queue of an interface to a worker.
+    pub(super) fn give_queue(
+        &mut self,
+        index: u32,
+        queue: Box<dyn RxQueue>,
+        worker: usize,
+    ) -> Result<Input, OpError> {
+        let worker = worker.min(self.config.workers - 1);
+        let features = self.interface(index).map(|i| Arc::clone(&i.rx_features)).unwrap_or_default();
+        let node = queue.input_node();
+        let id = self.workers.add_input(worker, queue, features).map_err(OpError::new)?;
+        Ok(Input { id, node })
+    }
+
+    /// The workers for queues that take the place of those of an interface: by number the same, and for more the ones with the fewest.
+    pub(super) fn workers_for(&self, index: u32, queues: usize) -> Vec<usize> {
+        let Some(i) = self.interface(index) else { return vec![] };
+        let mut load = vec![0usize; self.config.workers];
+        let gone = |p: &Placement| p.interface == index && p.queue >= queues;
+        let all = self.rx_placement();
+        all.iter().filter(|p| !gone(p)).for_each(|p| _ = load.get_mut(p.worker).map(|n| *n += 1));
+        let near = self.workers_near(index);
+        let one = |queue: usize| {
+            let same = i.inputs.get(queue).map(|input| self.workers.polls(input.id));
+            i.placed.get(&queue).copied().or(same).unwrap_or_else(|| {
+                let idle = near.iter().copied().min_by_key(|w| load[*w]).unwrap_or(0);
+                load[idle] += 1;
+                idle
+            })
+        };
+        (0..queues).map(one).collect()
     }
 
     /// All receive queues of devices, by interface and number.
@@ -105,7 +137,8 @@ impl Router {
             self.check_worker(w).map_err(|why| OpError::new(format!("{name}: {why}")))?;
         }
         // One whose device is gone has its queues again once that is back.
-        let queues = if i.inputs.is_empty() { i.origin.rx_queues() } else { i.inputs.len() };
+        let has = if i.inputs.is_empty() { i.origin.rx_queues() } else { i.inputs.len() };
+        let queues = i.queues_wanted().unwrap_or(has);
         if queue >= queues {
             let has = match queues {
                 0 if i.inputs.is_empty() && matches!(i.kind, Kind::Virtual(_)) => {

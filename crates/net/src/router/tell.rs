@@ -5,10 +5,11 @@
 
 use super::aside::Asks;
 use super::companion::Memory;
-use super::devices::{Device, DeviceControl};
+use super::devices::{Device, DeviceControl, no_resize};
 use super::interfaces::NewInterface;
 use super::op::Undo;
 use super::placement::Input;
+use super::queues::Resizing;
 use super::{IfState, Kind, Op, OpError, Router};
 use crate::background::Slot;
 use drivers::LinkEvent;
@@ -37,6 +38,12 @@ pub enum Todo {
     Group(MacAddr, bool),
     /// To look at what Linux has of it.
     Look(LinkEvent),
+    /// As [`drivers::Resize::open`].
+    OpenQueues(usize),
+    /// As [`drivers::Resize::turn`].
+    TurnQueues(usize),
+    /// As [`drivers::Resize::close`]; 0: what was begun is given up.
+    CloseQueues(usize),
 }
 
 /// Whether a device has link, and the MTU and MAC address that somebody else has changed.
@@ -46,7 +53,7 @@ type Seen = (bool, Option<u32>, Option<MacAddr>);
 type Did = (Todo, Result<(), drivers::Error>, Option<Seen>);
 
 impl Todo {
-    fn run(self, d: &mut dyn DeviceControl) -> Did {
+    pub(super) fn run(self, d: &mut dyn DeviceControl) -> Did {
         let mut seen = None;
         let result = match &self {
             Todo::Up(up) => {
@@ -64,12 +71,23 @@ impl Todo {
                 seen = Some(d.look(event));
                 Ok(())
             }
+            Todo::OpenQueues(queues) => d.open_queues(*queues),
+            Todo::TurnQueues(_) => d.resize().ok_or_else(no_resize).and_then(|q| q.turn()),
+            Todo::CloseQueues(_) => {
+                d.resize().into_iter().for_each(|q| q.close());
+                Ok(())
+            }
         };
         (self, result, seen)
     }
 
+    /// Whether it is a step of [`Router::follow_queues`].
+    fn is_of_queues(&self) -> bool {
+        matches!(self, Todo::OpenQueues(_) | Todo::TurnQueues(_) | Todo::CloseQueues(_))
+    }
+
     /// Why it could not be, of the interface `name`, and whether that refuses what it was for.
-    fn refusal(&self, name: &str, e: &drivers::Error) -> (String, bool) {
+    pub(super) fn refusal(&self, name: &str, e: &drivers::Error) -> (String, bool) {
         match self {
             Todo::Up(up) => (format!("{name}: cannot set it {}: {e}", if *up { "up" } else { "down" }), true),
             Todo::Mtu(mtu) => (format!("{name}: cannot set the MTU to {mtu}: {e}"), true),
@@ -81,6 +99,9 @@ impl Todo {
                 (format!("{of}: packets of full size do not pass, {what}: {e}"), false)
             }
             Todo::Group(mac, _) => (format!("frames for {mac} may not be received: {e}"), false),
+            Todo::OpenQueues(n) | Todo::TurnQueues(n) | Todo::CloseQueues(n) => {
+                (format!("{name}: cannot have {n} receive queues: {e}"), true)
+            }
             Todo::Look(_) => (format!("{name}: {e}"), false),
         }
     }
@@ -126,6 +147,8 @@ pub(super) struct Remote {
     pub astray: Option<Astray>,
     /// It is being given its name back.
     pub renaming: bool,
+    /// Its receive queues are becoming more or fewer.
+    pub resizing: Option<Resizing>,
 }
 
 impl Remote {
@@ -284,6 +307,14 @@ impl Router {
         Ok(())
     }
 
+    /// Has a device take a step that nobody waits for by itself.
+    pub(super) fn send_todo(&mut self, index: u32, todo: Todo) {
+        if let Some(i) = self.interfaces.get_mut(index) {
+            i.remote.todo.push((todo, None));
+        }
+        self.send_away(index);
+    }
+
     /// Looks at a device after an event; none where it is away, and looks when it has done what it was told before.
     pub(super) fn look_at_device(&mut self, index: u32, event: &LinkEvent) -> Option<Seen> {
         let i = self.interfaces.get_mut(index)?;
@@ -303,7 +334,11 @@ impl Router {
             return;
         }
         let Some(device) = i.device.take() else { return };
-        let todo = std::mem::take(&mut i.remote.todo);
+        // Queues that others wait for are not to wait for what it is told besides.
+        let turns = |(todo, _): &(Todo, _)| matches!(todo, Todo::TurnQueues(_));
+        let all = i.remote.todo.len();
+        let first = i.remote.todo.iter().position(turns).map_or(all, |n| n + 1);
+        let todo: Vec<_> = i.remote.todo.drain(..first).collect();
         i.device = Some(Box::new(Away {
             link: i.link,
             was_there: device.was_there(),
@@ -344,6 +379,11 @@ impl Router {
         match did {
             Ok(did) => {
                 for ((todo, result, seen), commit) in did.into_iter().zip(commits) {
+                    if todo.is_of_queues() {
+                        let result = result.map_err(|e| OpError::new(todo.refusal(&name, &e).0));
+                        self.queues_answered(index, &todo, result);
+                        continue;
+                    }
                     let outcome = match result {
                         Ok(()) => Ok(()),
                         Err(e) => match todo.refusal(&name, &e) {
@@ -560,8 +600,9 @@ impl Router {
     /// Takes a device's queues from the workers, and closes it.
     pub(super) fn detach(&mut self, index: u32) {
         let Some(i) = self.interfaces.get_mut(index) else { return };
-        let inputs = std::mem::take(&mut i.inputs);
-        let (control, remote) = (i.device.take(), std::mem::take(&mut i.remote));
+        let mut inputs = std::mem::take(&mut i.inputs);
+        let (control, mut remote) = (i.device.take(), std::mem::take(&mut i.remote));
+        inputs.extend(remote.resizing.iter_mut().flat_map(|r| std::mem::take(&mut r.others)));
         let linux = match &i.origin {
             Op::CreateTap { config, .. } if i.companion => {
                 Some(Left { name: config.host_name.clone(), netns: config.netns.clone() })
@@ -577,9 +618,11 @@ impl Router {
         if let Some(closing) = self.let_go_later(linux, closing, remote.memory) {
             self.close(closing);
         }
-        if !remote.todo.is_empty() {
+        let resizing = remote.resizing.map(|r| r.waits).unwrap_or_default();
+        if !remote.todo.is_empty() || !resizing.is_empty() {
             let answer = move |router: &mut Router, _| {
-                remote.todo.into_iter().for_each(|(_, commit)| router.answered(commit, Ok(())));
+                let todo = remote.todo.into_iter().map(|(_, commit)| commit);
+                todo.chain(resizing).for_each(|commit| router.answered(commit, Ok(())));
                 Ok(())
             };
             self.ask(Asks::Linux, || (), answer);

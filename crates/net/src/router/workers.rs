@@ -569,6 +569,13 @@ impl Router {
         Ok(answer)
     }
 
+    /// Waits until what workers have in hand is sent on or dropped, wherever it was handed to.
+    pub(super) fn wait_for_handoffs(&self) {
+        self.wait_for_workers();
+        (0..self.workers.handles.len()).for_each(|w| self.workers.await_handoffs(&self.plane.handoff, w));
+        self.wait_for_workers();
+    }
+
     /// Packets that others could not hand to a worker, where too many waited.
     pub(crate) fn handoff_refused(&self, worker: usize) -> u64 {
         self.plane.handoff.refused(worker)

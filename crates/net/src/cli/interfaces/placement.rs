@@ -32,6 +32,17 @@ pub(super) fn all() -> Vec<Command<Router>> {
         .details("Takes effect at once, and no packet is lost: what comes meanwhile waits in the queue.")
         .example("set interface rx-placement left worker 0")
         .example("set interface rx-placement left queue 0 auto"),
+        Command::write(
+            "set interface rx-queues <interface:interface> <queues:u8 1..64>",
+            "Change how many receive queues an AF_PACKET device has",
+            set_queues,
+        )
+        .details(
+            "While packets flow: none is lost, and none overtakes another of its flow. A queue stays with the worker of its number; those that \
+             are more go to the workers that have the fewest. Devices of other drivers, and those with a ring of version 3, keep the number \
+             that they were made with.",
+        )
+        .example("set interface rx-queues left 4"),
     ]
 }
 
@@ -62,6 +73,11 @@ fn show(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
         })
     };
     Ok(Output::new(text, all.iter().map(row).collect::<Json>()))
+}
+
+fn set_queues(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
+    let queues = usize::from(args.get::<u8>("queues")?);
+    commit(router, vec![Op::SetRxQueues { name: args.get("interface")?, queues }])
 }
 
 fn set(router: &mut Router, args: &Args) -> Result<Output, CommandError> {

@@ -83,6 +83,16 @@ impl HostConfig {
         }
     }
 
+    /// Whether the number of its receive queues may be changed while packets flow.
+    pub fn is_resized(&self) -> bool {
+        self.driver == HostDriver::AfPacket && self.ring == Ring::V2
+    }
+
+    /// Whether a change of that number leads from this to another.
+    pub fn becomes(&self, other: &HostConfig) -> bool {
+        self.is_resized() && HostConfig { rx_queues: other.rx_queues, ..self.clone() } == *other
+    }
+
     /// One queue.
     pub fn new(host: &str) -> Self {
         let d = af_packet::Config::new(host, 0);

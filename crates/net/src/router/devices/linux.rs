@@ -1,11 +1,11 @@
 //! Devices of Linux's: with packet sockets, with AF_XDP, and what stands for one that is gone.
 
 use super::config::{HostConfig, HostDriver, TapConfig, XdpMode};
-use super::{Device, DeviceControl, caps, list, tap};
+use super::{Device, DeviceControl, caps, list, no_resize, tap};
 use crate::router::aside::Asks;
 use crate::router::tell::Todo;
-use drivers::{Control, LinkEvent, af_packet, af_xdp};
-use graph::{Pool, TxQueue};
+use drivers::{Control, LinkEvent, Resize, af_packet, af_xdp};
+use graph::{Pool, RxQueue, TxQueue};
 use packet::eth::MacAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,8 @@ struct Host<C> {
     /// Why this driver was chosen, where the operator has left it to Quiver.
     why: Option<String>,
     conflicts: Vec<String>,
+    /// Receive queues on their way to workers.
+    opened: Vec<Box<dyn RxQueue>>,
 }
 
 impl<C: Control + Send> DeviceControl for Host<C> {
@@ -33,6 +35,7 @@ impl<C: Control + Send> DeviceControl for Host<C> {
             Todo::Mac(mac) => host.known().1 == *mac,
             Todo::Promiscuous(on) => host.promiscuous() == *on,
             Todo::Group(..) | Todo::Look(_) => false,
+            Todo::OpenQueues(_) | Todo::TurnQueues(_) | Todo::CloseQueues(_) => false,
         }
     }
 
@@ -102,6 +105,20 @@ impl<C: Control + Send> DeviceControl for Host<C> {
 
     fn warnings(&self) -> Vec<String> {
         self.conflicts.clone()
+    }
+
+    fn resize(&mut self) -> Option<&mut dyn Resize> {
+        self.handle.resize()
+    }
+
+    fn open_queues(&mut self, queues: usize) -> Result<(), drivers::Error> {
+        let opened = self.handle.resize().ok_or_else(no_resize)?.open(queues)?;
+        self.opened.extend(opened);
+        Ok(())
+    }
+
+    fn opened(&mut self) -> Vec<Box<dyn RxQueue>> {
+        std::mem::take(&mut self.opened)
     }
 
     fn transmit_queue(&mut self) -> Result<Option<Box<dyn TxQueue>>, drivers::Error> {
@@ -261,7 +278,7 @@ fn open_af_xdp(
 }
 
 fn linux_device<C: Control + Send + 'static>(d: drivers::host::Device<C>, why: Option<String>) -> Device {
-    let control = Host { handle: d.handle, why, conflicts: d.conflicts };
+    let control = Host { handle: d.handle, why, conflicts: d.conflicts, opened: vec![] };
     let link = control.link();
     Device { caps: caps(&d.tx), rx: d.rx, tx: d.tx, mac: d.mac, mtu: d.mtu, link, control: Box::new(control) }
 }

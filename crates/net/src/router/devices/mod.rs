@@ -15,7 +15,7 @@ pub use tap::{open_companion, open_tap};
 
 use super::aside::Asks;
 use super::tell::Todo;
-use drivers::LinkEvent;
+use drivers::{LinkEvent, Resize};
 use graph::{RxQueue, TxCaps, TxQueue};
 use packet::eth::MacAddr;
 use std::os::fd::BorrowedFd;
@@ -79,6 +79,18 @@ pub trait DeviceControl: Send {
     /// One transmit queue more, for a worker; none where it sends nothing.
     fn transmit_queue(&mut self) -> Result<Option<Box<dyn TxQueue>>, drivers::Error> {
         Ok(None)
+    }
+    /// Its receive queues, where their number may be changed while packets flow.
+    fn resize(&mut self) -> Option<&mut dyn Resize> {
+        None
+    }
+    /// As [`Resize::open`]; the queues are kept for [`DeviceControl::opened`].
+    fn open_queues(&mut self, _queues: usize) -> Result<(), drivers::Error> {
+        Err(no_resize())
+    }
+    /// The queues that [`DeviceControl::open_queues`] has opened.
+    fn opened(&mut self) -> Vec<Box<dyn RxQueue>> {
+        vec![]
     }
     /// Whether it has link.
     fn link(&self) -> bool;
@@ -147,6 +159,12 @@ pub struct Device {
     pub link: bool,
     /// Its control side.
     pub control: Box<dyn DeviceControl>,
+}
+
+/// Why a device keeps the receive queues that it was opened with.
+pub(super) fn no_resize() -> drivers::Error {
+    let what = "take other receive queues of this driver".to_owned();
+    drivers::Error::System { what, cause: std::io::ErrorKind::Unsupported.into() }
 }
 
 fn caps(tx: &[Box<dyn TxQueue>]) -> TxCaps {
