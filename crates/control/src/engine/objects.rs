@@ -464,7 +464,8 @@ impl<'d> Builder<'d> {
         self.at(i.place, &i.path);
         self.layer(&i.name);
         if let Some(mac) = i.mac {
-            self.op(Id::Mac(name()), Op::SetMac { name: name(), mac: Some(mac) }, own());
+            let notes = Notes { takes: vec![token("has a mac", &i.name)], ..own() };
+            self.op(Id::Mac(name()), Op::SetMac { name: name(), mac: Some(mac) }, notes);
         }
         for q in &i.placement {
             let (queue, worker) = (usize::from(q.queue), Some(usize::from(q.worker)));
@@ -580,12 +581,12 @@ impl<'d> Builder<'d> {
                     takes.push(token("has a pair", name));
                 }
                 if let Some(Named::Carried(of)) = p.names().first() {
-                    // Its frames are the other's from then on: it has none of its own, and is as large.
+                    // Its frames are the other's from then on: it has none of its own, the other's MAC address, and is as large.
                     needs.extend([Id::Mtu(of.clone()), Id::Mtu(own())]);
                     self.side.carriers.entry(of.clone()).or_default().push(own());
                     takes.push(token("carries", name));
                     bars.extend(
-                        ["numbered", "unnumbered", "lends", "has subs", "is crossed", "bridged"]
+                        ["numbered", "unnumbered", "lends", "has subs", "is crossed", "bridged", "has a mac"]
                             .map(|w| token(w, name)),
                     );
                 }

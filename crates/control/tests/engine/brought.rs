@@ -138,6 +138,26 @@ fn tags_of_a_document_are_not_those_of_a_commands_cross_connect() {
     assert_eq!(left, [], "{told}\n{}", running.dump());
 }
 
+/// A member of a bond has its MAC address.
+#[test]
+fn a_mac_address_of_a_command_gives_way_to_a_bond() {
+    let ports = |more: &str| {
+        let out = env!("CARGO_TARGET_TMPDIR");
+        format!(
+            "devices: {{m1: {{driver: pcap, pcap: {{write: {out}/mac1.pcap}}}}}}\ninterfaces: {{m1: {{}}{more}"
+        )
+    };
+    let (a, b) =
+        (ports("}\n"), ports(", BondEthernet0: {}}\nbondethernets: {BondEthernet0: {interfaces: [m1]}}\n"));
+    let mut running = start(&a);
+    let mac = Some("02:00:00:00:00:77".parse().unwrap());
+    running.router.commit(vec![Op::SetMac { name: "m1".into(), mac }]).unwrap();
+    let plan = running.plan_beside(&b, &a);
+    assert_eq!(engine::stays(&plan, 100), (vec![], 0), "{}", words(&plan));
+    running.carry(Carry::new(plan)).unwrap();
+    assert_eq!(running.dump(), start(&b).dump());
+}
+
 fn is_order(id: &Id) -> bool {
     matches!(id, Id::InterfaceOrder | Id::AddressOrder(_))
 }
