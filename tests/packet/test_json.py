@@ -19,8 +19,9 @@ HAS_DPDK = os.path.exists(os.path.join(os.path.dirname(BINARY), "quiver-dpdk.so"
 
 # Documented fields that no answer below has, or has only as null.
 UNSEEN = {
-    # Of a device of DPDK's; without the library there is none.
-    "show hardware-interfaces": {"device-statistics[].name", "device-statistics[].value"},
+    # Of a device of DPDK's; without the library there is none. No device of a test is on a NUMA node, and not every kernel tells that of processors.
+    "show hardware-interfaces": {"device-statistics[].name", "device-statistics[].value", "numa"},
+    "show threads": {"numa"},
     "create interface dpdk": set() if HAS_DPDK else {"name", "index"},
     # What the other side says, which is not there.
     "show memif": {f"interfaces[].{field}" for field in ("peer", "program", "process", "rx", "tx", "slots", "mib", "error", "error-seconds")},
@@ -32,10 +33,10 @@ UNSEEN = {
     | {f"queues[].{of}drops[].{f}" for of in ("", "interface-") for f in ("reason", "packets")}
     | {f"elephants[].{f}" for f in ("flow", "interface", "worker", "share", "packets-per-second")},
     # Pairs in the router's own namespace.
-    # What Linux changes; tests/labs/test_linux_devices.py does.
-    "show lcp bridges": {"bridges[].netns", "refused[].netns"},
+    # What Linux changes; tests/labs/test_linux_devices.py, test_linux_namespaces.py and test_vlan_vrf_devices.py do.
+    "show lcp bridges": {"bridges[].netns", "bridges[].table", "refused[].netns"},
     # This machine's kernel may have no VLAN devices.
-    "show lcp": {"default-netns", "pairs[].netns", *(f"not-followed[].{f}" for f in ("netns", "host-if", "reason")), *(f"pairs[].from-linux.{f}" for f in ("state", "mtu", "mac", "table")),
+    "show lcp": {"default-netns", "pairs[].netns", "pairs[].missing", *(f"not-followed[].{f}" for f in ("netns", "host-if", "reason")), *(f"pairs[].from-linux.{f}" for f in ("state", "mtu", "mac", "table")),
                  "pairs[].refused-table", *(f"pairs[].refused-table.{f}" for f in ("table", "reason")),
                  *(f"pairs[].refused[].{f}" for f in ("address", "reason"))},
     # Of routes of Linux's that fail or differ, and of labels, which not every kernel has; tests/labs/test_linux_routes.py has them.

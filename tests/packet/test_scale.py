@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from frames import *
-from harness import Bench
+from harness import Bench, wait_for
 from harness.router import REPO
 
 _spec = importlib.util.spec_from_file_location("scale", os.path.join(REPO, "benchmarks", "scale.py"))
@@ -79,8 +79,8 @@ def test_a_frame_through_each_bridge_domain(many):
         frame = bytes(Ether(src=f"02:aa:00:00:00:0{1 + SIDES.index(a)}", dst=f"02:aa:00:00:00:0{1 + SIDES.index(b)}") / udp4("10.1.1.1", "10.1.1.2"))
         frames = [tagged(frame, n) for n in range(BRIDGES)]
         through(many, {a: frames, b: []}, {b: frames, a: []})
-    rows = many.router.json("show bridge-domain")
-    assert len(rows) == BRIDGES and all(r["learned"] == 2 for r in rows)
+    assert len(many.router.json("show bridge-domain")) == BRIDGES
+    wait_for("all are learnt", lambda: all(r["learned"] == 2 for r in many.router.json("show bridge-domain")))
 
 
 @pytest.mark.parametrize("v6", [False, True], ids=["ip4", "ip6"])
