@@ -82,6 +82,15 @@ def test_queues_come_and_go_and_no_packet_is_lost_or_overtaken(workers):
                 at = traffic.got
                 wait_for("packets come", lambda: traffic.got > at + 200 or traffic.trouble)
         assert traffic.got > 5000
+        t.ctl("set interface rx-queues left 3")
+        t.ctl(f"set interface rx-placement left queue 0 worker {workers - 1}")
+        t.ctl("set interface rx-placement left queue 1 worker 0")
+        [hardware] = t.router.json("show hardware-interfaces left")
+        placed = {(p["queue"], p["worker"] + 1) for p in t.router.json("show interface rx-placement left")}
+        assert {(q["queue"], q["thread"]) for q in hardware["rx-queues"]} == placed and len(placed) == 3
+        for queue in range(2):
+            t.ctl(f"set interface rx-placement left queue {queue} auto")
+        t.ctl("set interface rx-queues left 1")
         wait_for("no descriptors are left", lambda: fds() <= before)
         t.router.check_quiet()
     finally:

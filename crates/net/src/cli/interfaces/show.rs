@@ -3,9 +3,10 @@
 use crate::cli::listing;
 use crate::interface::MtuOf;
 use crate::rates::{self, Rate};
-use crate::router::{Encap, IfState, InterfaceCounts, Kind, Router};
+use crate::router::{Encap, IfState, InterfaceCounts, Kind, Placement, Router};
 use command::{Args, Cell, Command, CommandError, Output, Table};
 use serde_json::{Value as Json, json};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -277,18 +278,10 @@ fn address_word(router: &Router, index: u32, a: IpAddr) -> Option<String> {
     router.address_state(index, a).map(|s| s.to_string())
 }
 
-/// The queues of an interface: number, worker, input node.
-fn queues(placement: &[Vec<(String, String)>], name: &str) -> Vec<(usize, String)> {
-    let of = |(w, list): (usize, &Vec<(String, String)>)| {
-        let mine = list.iter().filter(|(node, i)| i == name && node != "pg-input");
-        mine.map(|(node, _)| (w, node.clone())).collect::<Vec<_>>()
-    };
-    placement.iter().enumerate().flat_map(of).collect()
-}
-
 fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
     let head = format!("{:<24}{:>6}{:>6}  {}\n", "Name", "Idx", "Link", "Hardware");
-    let placement = router.placement();
+    let mut queues: HashMap<u32, Vec<Placement>> = HashMap::new();
+    router.rx_placement().into_iter().for_each(|p| queues.entry(p.interface).or_default().push(p));
     let (brief, named) = (args.has("brief"), args.opt::<String>("interface")?.is_some());
     listing::list(router, args, head, move |router, i, text| {
         if let Kind::Sub { encap, .. } = i.kind {
@@ -323,7 +316,7 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             warnings.push(format!("the Linux device's MAC address {mac} is not the interface's {}", i.mac));
         }
         let link = if i.link { "up" } else { "down" };
-        let rx = queues(&placement, &i.name);
+        let rx = queues.get(&i.index).map_or(&[][..], Vec::as_slice);
         let drops = router.interface_counts(i.index).device_drops;
         let statistics = i.device().map(|d| d.statistics()).unwrap_or_default();
         let _ = writeln!(text, "{:<24}{:>6}{:>6}  {}", i.name, i.index, link, i.name);
@@ -353,8 +346,8 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
             if !rx.is_empty() {
                 let _ = writeln!(text, "  RX queues:\n    {:<6} {:<16} node", "queue", "thread");
             }
-            for (n, (w, node)) in rx.iter().enumerate() {
-                let _ = writeln!(text, "    {n:<6} {:<16} {node}", crate::cli::thread_label(*w));
+            for Placement { queue, worker, node, .. } in rx {
+                let _ = writeln!(text, "    {queue:<6} {:<16} {node}", crate::cli::thread_label(*worker));
             }
             if i.kind == Kind::Device {
                 let _ = writeln!(text, "  TX queues: {}, one a worker", router.config().workers);
@@ -369,8 +362,7 @@ fn hardware(router: &mut Router, args: &Args) -> Result<Output, CommandError> {
                 let _ = writeln!(text, "    {what:<40} {n}");
             }
         }
-        let rx =
-            rx.iter().enumerate().map(|(n, (w, node))| json!({ "queue": n, "thread": w + 1, "node": node }));
+        let rx = rx.iter().map(|p| json!({ "queue": p.queue, "thread": p.worker + 1, "node": p.node }));
         let mut row = describe(router, i);
         row["driver"] = driver.into();
         row["numa"] = numa.into();
