@@ -4,7 +4,8 @@
 //! and is neither among them nor in the new document is a command's. It stays, unless it cannot stand beside what the document
 //! wants: something that it needs goes, or the document gives to another what it has to itself.
 
-use super::objects::{End, Id, Side, Value, address_tokens, table_of};
+use super::ends::{End, address_tokens, table_of};
+use super::objects::{Id, Side, Value};
 use super::rules::{count, last_worker};
 use super::steps::Plan;
 use super::ties::tie;

@@ -1,7 +1,8 @@
 //! Routes and labels: by the million, compared as sorted runs.
 
 use super::brought::{Beside, Brought};
-use super::objects::{End, Id, Side, Value};
+use super::ends::End;
+use super::objects::{Id, Side, Value};
 use super::sorted::{Sorted, pairs};
 use crate::yaml::{self, Document, Place, RouteTarget};
 use graph::memory::{self, Growth, OutOfMemory};

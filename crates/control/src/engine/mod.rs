@@ -9,6 +9,7 @@ mod brought;
 mod bulk;
 mod carry;
 mod differing;
+mod ends;
 mod known;
 mod objects;
 mod rules;

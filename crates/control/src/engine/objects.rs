@@ -1,6 +1,7 @@
 //! The objects of a document, and what they need.
 
 use super::bulk::{Bulk, Goal};
+use super::ends::{End, address_tokens, is_link_local, table_of, token};
 use super::known::{Known, known};
 use super::ties::tie;
 use crate::yaml::{
@@ -18,13 +19,11 @@ use net::mpls::{MplsOp, TunnelConfig};
 use net::plane::MAC_LIMIT;
 use net::proxy::NdProxy;
 use net::router::{
-    BoxedPartOp, Encap, Feature, HostConfig, Named, Op, PcapConfig, Ring, RouteTable, TapConfig, anycast,
-    nobody,
+    BoxedPartOp, Encap, Feature, HostConfig, Named, Op, PcapConfig, Ring, RouteTable, TapConfig,
 };
 use net::steering::Handoff;
 use packet::MacAddr;
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -164,75 +163,6 @@ pub struct Side {
     pub(super) parents: HashMap<String, String>,
     /// Interfaces with those that carry their frames.
     pub(super) carriers: HashMap<String, Vec<String>>,
-}
-
-/// A number for what only one may have.
-pub(super) fn token(what: &str, of: impl Hash) -> u64 {
-    let mut h = DefaultHasher::new();
-    (what, of).hash(&mut h);
-    h.finish()
-}
-
-/// An address of somebody: the router's own, or that of a neighbour.
-#[derive(Clone, Copy)]
-pub(super) enum End<'n> {
-    /// On the link of an interface.
-    On(&'n str, IpAddr),
-    /// In a table.
-    In(u32, IpAddr),
-    /// On any link.
-    Anywhere(IpAddr),
-}
-
-impl End<'_> {
-    /// That it is the router's own or nobody's (`own`), or a neighbour's (`hop`): it is never both.
-    pub fn token(self, what: &str) -> u64 {
-        match self {
-            End::On(name, a) => token(what, (0u8, name, a)),
-            End::In(table, a) => token(what, (1u8, table, a)),
-            End::Anywhere(a) => token(what, (2u8, a)),
-        }
-    }
-}
-
-/// What an address of an interface makes the router's own, or nobody's.
-fn ends<'n>(name: &'n str, net: IpNet, table: u32) -> impl Iterator<Item = End<'n>> {
-    let nobodys = [net.network(), net.broadcast()].into_iter().filter(move |a| nobody(net, *a));
-    let all = std::iter::once(net.addr()).chain(nobodys).chain(anycast(net));
-    let all = all.flat_map(move |a| [End::On(name, a), End::In(table, a)]);
-    all.chain([End::Anywhere(net.addr())])
-}
-
-/// What an address of an interface in a table takes, and what others must not have taken where it comes: with its prefix, or as one
-/// more address of a prefix that the interface has.
-pub(super) fn address_tokens(name: &str, net: IpNet, table: u32, with_prefix: bool) -> (Vec<u64>, Vec<u64>) {
-    let [mut takes, mut bars] =
-        ["own", "hop"].map(|what| ends(name, net, table).map(|e| e.token(what)).collect::<Vec<u64>>());
-    takes.push(token("numbered", name));
-    bars.push(token("unnumbered", name));
-    // Two overlap where one is, or is within, the other. Link-local prefixes are on every interface.
-    if with_prefix && !is_link_local(net.addr()) {
-        takes.push(token("net", (table, net.trunc())));
-        bars.push(token("in", (table, net.trunc())));
-        for n in around(net) {
-            takes.push(token("in", (table, n)));
-            bars.push(token("net", (table, n)));
-        }
-    }
-    (takes, bars)
-}
-
-/// The prefix of an address, and all in which that is.
-fn around(net: IpNet) -> impl Iterator<Item = IpNet> {
-    (0..=net.prefix_len()).filter_map(move |len| IpNet::new(net.addr(), len).ok()).map(|n| n.trunc())
-}
-
-/// The number of the table in which the addresses of an interface are.
-pub(super) fn table_of(model: &Model<Id, Value>, name: &str, v6: bool) -> u32 {
-    match model.get(&Id::Binding(name.into(), v6)).map(|o| &o.value) {
-        Some(Value::Op(Op::SetTable { table, .. })) => table.id,
-        _ => 0,
-    }
 }
 
 /// Where an object stands, what it needs, and what it has to itself.
@@ -807,10 +737,6 @@ impl<'d> Builder<'d> {
         self.at(Place::default(), "interfaces");
         self.op(Id::InterfaceOrder, Op::OrderInterfaces(names), Notes::needs(needs));
     }
-}
-
-fn is_link_local(a: IpAddr) -> bool {
-    matches!(a, IpAddr::V6(a) if a.is_unicast_link_local())
 }
 
 fn nd_proxy(p: &NdProxy) -> (Id, Notes) {
