@@ -41,6 +41,10 @@ impl DeviceControl for Slow {
     fn describe(&self) -> String {
         "slow".into()
     }
+
+    fn numa_node(&self) -> Option<u32> {
+        Some(4)
+    }
 }
 
 impl Drop for Slow {
@@ -110,6 +114,9 @@ fn what_is_refused_late_is_undone_with_its_transaction() {
     let describe = Op::SetDescription { name: "slow".into(), text: Some("x".into()) };
     let waits = w.commit(vec![describe, mtu(3000)]);
     assert_eq!((w.has(), w.router.waiting()), (Some(3000), 1), "nothing else waits for it");
+    // Nor do its queues go elsewhere meanwhile.
+    let away = w.router.interface_index("slow").and_then(|i| w.router.interface(i)?.device());
+    assert_eq!(away.map(|d| d.numa_node()), Some(Some(4)));
     w.lets.send(false).unwrap();
     // What undoes it is told the device as well.
     w.lets.send(true).unwrap();

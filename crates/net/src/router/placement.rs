@@ -48,15 +48,21 @@ impl Router {
         if all.clone().any(|w| near(&w)) { all.filter(near).collect() } else { all.collect() }
     }
 
-    /// The worker with the fewest receive queues of devices, of those that may have these of the interface; `but` for one queue of it:
-    /// it is to be placed.
-    fn idle_worker(&self, index: u32, but: Option<usize>) -> usize {
-        let mut queues = vec![0usize; self.config.workers];
-        for p in self.rx_placement().iter().filter(|p| p.interface != index || Some(p.queue) != but) {
+    /// How many receive queues of devices each worker has, of those that count.
+    fn queues_of_workers(&self, counts: impl Fn(&Placement) -> bool) -> Vec<usize> {
+        let mut queues = vec![0; self.config.workers];
+        for p in self.rx_placement().iter().filter(|p| counts(p)) {
             if let Some(n) = queues.get_mut(p.worker) {
                 *n += 1;
             }
         }
+        queues
+    }
+
+    /// The worker with the fewest receive queues of devices, of those that may have these of the interface; `but` for one queue of it:
+    /// it is to be placed.
+    fn idle_worker(&self, index: u32, but: Option<usize>) -> usize {
+        let queues = self.queues_of_workers(|p| p.interface != index || Some(p.queue) != but);
         self.workers_near(index).into_iter().min_by_key(|w| queues[*w]).unwrap_or(0)
     }
 
@@ -89,10 +95,7 @@ impl Router {
     /// The workers for queues that take the place of those of an interface: by number the same, and for more the ones with the fewest.
     pub(super) fn workers_for(&self, index: u32, queues: usize) -> Vec<usize> {
         let Some(i) = self.interface(index) else { return vec![] };
-        let mut load = vec![0usize; self.config.workers];
-        let gone = |p: &Placement| p.interface == index && p.queue >= queues;
-        let all = self.rx_placement();
-        all.iter().filter(|p| !gone(p)).for_each(|p| _ = load.get_mut(p.worker).map(|n| *n += 1));
+        let mut load = self.queues_of_workers(|p| p.interface != index || p.queue < queues);
         let near = self.workers_near(index);
         let one = |queue: usize| {
             let same = i.inputs.get(queue).map(|input| self.workers.polls(input.id));

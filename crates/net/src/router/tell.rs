@@ -168,6 +168,7 @@ struct Away {
     warnings: Vec<String>,
     settings: Option<(u32, MacAddr)>,
     place: Option<(Option<String>, u32)>,
+    numa: Option<u32>,
 }
 
 impl DeviceControl for Away {
@@ -193,6 +194,10 @@ impl DeviceControl for Away {
 
     fn describe(&self) -> String {
         self.words.clone()
+    }
+
+    fn numa_node(&self) -> Option<u32> {
+        self.numa
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -348,6 +353,7 @@ impl Router {
             warnings: device.warnings(),
             settings: device.settings(),
             place: device.linux(),
+            numa: device.numa_node(),
         }));
         let (errand, slot) = (self.aside.number(), Slot::new(device));
         i.remote.away = Some((errand, slot.clone()));

@@ -16,6 +16,7 @@ struct Host<C> {
     /// Why this driver was chosen, where the operator has left it to Quiver.
     why: Option<String>,
     conflicts: Vec<String>,
+    numa: Option<u32>,
     /// Receive queues on their way to workers.
     opened: Vec<Box<dyn RxQueue>>,
 }
@@ -99,8 +100,7 @@ impl<C: Control + Send> DeviceControl for Host<C> {
     }
 
     fn numa_node(&self) -> Option<u32> {
-        let link = &self.handle.host().link;
-        drivers::numa::of_device(link.name()).filter(|_| link.netns().is_none())
+        self.numa
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -278,7 +278,9 @@ fn open_af_xdp(
 }
 
 fn linux_device<C: Control + Send + 'static>(d: drivers::host::Device<C>, why: Option<String>) -> Device {
-    let control = Host { handle: d.handle, why, conflicts: d.conflicts, opened: vec![] };
+    let link = &d.handle.host().link;
+    let numa = drivers::numa::of_device(link.name()).filter(|_| link.netns().is_none());
+    let control = Host { handle: d.handle, why, conflicts: d.conflicts, numa, opened: vec![] };
     let link = control.link();
     Device { caps: caps(&d.tx), rx: d.rx, tx: d.tx, mac: d.mac, mtu: d.mtu, link, control: Box::new(control) }
 }
