@@ -8,6 +8,7 @@
 
 use crate::handle::Buffer;
 use crate::prefetch::prefetch_to_write;
+use std::hint::select_unpredictable;
 use std::ops::Deref;
 
 /// The most packets that one vector holds.
@@ -355,6 +356,27 @@ impl Vector {
         // SAFETY: both are `n` descriptors, one slice's by a reference that nobody else has; those of `some` are forgotten here.
         unsafe { std::ptr::copy_nonoverlapping(some.all.as_ptr(), to.as_mut_ptr(), n) }
         self.len += n;
+    }
+
+    /// Keeps the packets from place `from` on of which `kinds` says `kind`, and moves the others to `others`, which has none, and their
+    /// kinds to the front of `kinds`; all in their order.
+    #[inline(never)]
+    pub(crate) fn split_off(&mut self, from: usize, kind: u32, kinds: &mut [u32], others: &mut Vector) {
+        let n = self.len.min(VECTOR_SIZE);
+        let kinds = &mut kinds[..n];
+        let Some(same) = kinds[from..].iter().position(|k| *k != kind) else { return };
+        let first = from + same;
+        let (mut end, mut moved) = (first, 0);
+        for i in first..n {
+            let (d, of) = (self.descs[i].moved(), kinds[i]);
+            kinds[moved] = of;
+            // Nobody foretells which.
+            let is = of == kind;
+            *select_unpredictable(is, &mut self.descs[end], &mut others.descs[moved]) = d;
+            end += usize::from(is);
+            moved += usize::from(!is);
+        }
+        (self.len, others.len) = (end, moved);
     }
 
     /// Asks the CPU for the places of the next `n` packets, which another CPU may have written.

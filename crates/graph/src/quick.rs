@@ -8,7 +8,7 @@
 //! with and without short cuts.
 
 use crate::buffer::{Buffers, Rooms, WINDOW};
-use crate::desc::{Aside, Desc, Seen, VECTOR_SIZE, Vector, flags};
+use crate::desc::{Desc, Seen, VECTOR_SIZE, Vector, flags};
 use crate::driver::{Decisions, DynNode};
 use crate::edge::{Edge, NodeId};
 use crate::env::{Env, resolve};
@@ -153,7 +153,7 @@ pub trait QuickNode: Node {
         None
     }
 
-    /// Kinds of packets in a vector that are told apart where vectors are sorted; what is left then goes as it comes.
+    /// Kinds of packets in a vector that are told apart where vectors are split; what is left then goes as it comes.
     const MOST_KINDS: usize = 4;
 
     /// Does, for packets from the front of `descs`, what `step` does, as long as `step` would send them over the common
@@ -161,7 +161,7 @@ pub trait QuickNode: Node {
     /// of it were in the first one. See [`run`].
     fn quick(common: &Self::Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize;
 
-    /// Whether vectors of several kinds are sorted: see [`QuickNode::kinds`].
+    /// Whether vectors of several kinds are split: see [`QuickNode::kinds`].
     const SORTS: bool = false;
 
     /// Whether that goes for vectors that begin with an unusual packet as well. Where those are answers and the like, a few of
@@ -169,7 +169,7 @@ pub trait QuickNode: Node {
     const SORTS_UNUSUAL: bool = true;
 
     /// Says of what kind packets are that have yet to come to the node. Packets of one flow are of one kind, and so are packets
-    /// whose order matters otherwise; those of one kind keep their order. A vector of several kinds goes kind by kind, each
+    /// whose order matters otherwise; those of one kind keep their order. A vector of several kinds becomes several vectors, each
     /// with a `common` of its own.
     fn kinds(view: &mut Self::View<'_>, descs: &[Desc], rooms: Rooms<'_>, kinds: &mut [u32]) {
         let _ = (view, descs, rooms, kinds);
@@ -187,46 +187,6 @@ impl Asked {
     }
 }
 
-/// Brings packets of one kind together.
-struct Sorter {
-    /// The kinds of the packets at these places.
-    kinds: Box<[u32]>,
-    /// Packets of other kinds until those of the kind have moved up.
-    others: Aside,
-    /// The kinds of those.
-    other_kinds: Box<[u32]>,
-}
-
-impl Sorter {
-    /// For nodes that sort, or not.
-    fn new(sorts: bool) -> Self {
-        let n = if sorts { VECTOR_SIZE } else { 0 };
-        let kinds: Box<[u32]> = vec![0; n].into();
-        Sorter { kinds: kinds.clone(), others: Aside::new(n), other_kinds: kinds }
-    }
-
-    /// Looks at packets from `at` on.
-    fn look<N: QuickNode>(&mut self, view: &mut N::View<'_>, descs: &[Desc], at: usize, rooms: Rooms<'_>) {
-        N::kinds(view, &descs[at..], rooms, &mut self.kinds[at..descs.len()]);
-    }
-
-    /// Moves the packets of kind `kind` among those from `at` on to the front, all in their order; the place behind them.
-    #[inline(never)]
-    fn bring_forward(&mut self, descs: &mut [Desc], at: usize, kind: u32) -> usize {
-        let n = descs.len();
-        let kinds = &mut self.kinds[..n];
-        let other_kinds = &mut self.other_kinds[..n];
-        let first = kinds[at..].iter().position(|k| *k != kind).map_or(n, |ahead| at + ahead);
-        let end = self.others.bring_forward(descs, first, |_, i, end, moved| {
-            let of = kinds[i];
-            (kinds[end], other_kinds[moved]) = (of, of);
-            of == kind
-        });
-        kinds[end..].copy_from_slice(&other_kinds[..n - end]);
-        end
-    }
-}
-
 /// The kind of one packet.
 fn kind_of<N: QuickNode>(view: &mut N::View<'_>, d: &Desc, rooms: Rooms<'_>) -> u32 {
     let mut kind = [0];
@@ -240,83 +200,99 @@ pub(crate) struct QuickDriver<N> {
     short: bool,
     edges: Box<[u16]>,
     decisions: Decisions,
-    sorter: Sorter,
+    /// Of a vector that is split: the kinds of its packets, from the first of another kind on, and those packets.
+    kinds: Box<[u32]>,
+    others: Box<Vector>,
 }
 
 impl<N: QuickNode> QuickDriver<N> {
     pub fn new(node: N, short: bool, edges: Box<[u16]>) -> Self {
-        QuickDriver { node, short, edges, decisions: Decisions::new(), sorter: Sorter::new(N::SORTS) }
+        let kinds = vec![0; if N::SORTS { VECTOR_SIZE } else { 0 }].into();
+        QuickDriver { node, short, edges, decisions: Decisions::new(), kinds, others: Vector::boxed() }
+    }
+
+    /// Decides for the packets of a vector; those of other kinds than the first are left for a vector of their own, while there may be
+    /// one. `known`: the kinds of all have been looked at.
+    #[inline(always)]
+    fn decide(&mut self, env: &mut Env, guard: &Guard, v: &mut Vector, splits: bool, known: bool) {
+        self.decisions.begin();
+        let mut view = self.node.view(guard);
+        let Some(first) = v.as_slice().first().map(Seen::of) else { return };
+        let mut usual = Some(&*first)
+            .filter(|d| self.short && !d.has(flags::UNUSUAL & !flags::CHAINED))
+            .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
+            .map(|(e, common)| (NextNode::new(env, &self.edges, e, N::features(&common)), common));
+        let splits = splits
+            && N::SORTS
+            && v.len() > 1
+            && (N::SORTS_UNUSUAL || !first.has(flags::UNUSUAL & !flags::CHAINED));
+        // The kind of the first one, while nobody has looked at those of the others.
+        let mut kind = None;
+        if splits && (known || usual.is_none()) {
+            if !known {
+                N::kinds(&mut view, v.as_slice(), env.buffers.rooms(), &mut self.kinds[..v.len()]);
+            }
+            v.split_off(0, self.kinds[0], &mut self.kinds, &mut self.others);
+        } else if splits {
+            kind = Some(kind_of::<N>(&mut view, &first, env.buffers.rooms()));
+        }
+        let (mut at, mut asked) = (0, Asked(0));
+        while at < v.len() {
+            let descs = v.as_mut_slice();
+            if let Some((next, common)) = &usual {
+                let rest = &mut descs[at..];
+                let whole = begins_chained(rest).then(|| show_whole(rest, &env.buffers));
+                let n = N::quick(common, rest, env.buffers.rooms());
+                if let Some(whole) = whole {
+                    show_parts(&whole, rest, &mut env.buffers);
+                }
+                next.mark(&mut rest[..n]);
+                self.decisions.run(n, next.to);
+                at += n;
+                if n != 0 && begins_chained(&descs[at..]) {
+                    continue;
+                }
+            }
+            let Some(d) = descs.get_mut(at) else { break };
+            if let Some(of_first) = kind
+                && kind_of::<N>(&mut view, d, env.buffers.rooms()) != of_first
+            {
+                kind = None;
+                let n = v.len();
+                N::kinds(&mut view, &v.as_slice()[at..], env.buffers.rooms(), &mut self.kinds[at..n]);
+                v.split_off(at, of_first, &mut self.kinds, &mut self.others);
+                continue;
+            }
+            let before = Seen::of(d);
+            let decision = N::step(&mut view, &mut Packet { d, env });
+            if let (Ok(edge), Some((next, common))) = (&decision, &mut usual)
+                && !asked.ends(|| N::ends(*edge, &Packet { d, env }))
+                && let Some(other) = N::behind(common, *edge, &before)
+            {
+                *next = NextNode::new(env, &self.edges, other, N::features(common));
+            }
+            self.decisions.note(env, guard, &self.edges, &before, d, decision);
+            at += 1;
+        }
     }
 }
 
 impl<N: QuickNode> DynNode for QuickDriver<N> {
     fn process(&mut self, env: &mut Env, guard: &Guard, v: &mut Box<Vector>) {
-        self.decisions.begin();
-        let mut view = self.node.view(guard);
-        let descs = v.as_mut_slice();
-        let (mut at, mut rounds, mut looked) = (0, 0, false);
-        let mut asked = Asked(0);
-        while at < descs.len() {
-            // Packets from here to `end` go by one `common`.
-            let (first, mut end) = (Seen::of(&descs[at]), descs.len());
-            let mut usual = Some(&*first)
-                .filter(|d| self.short && !d.has(flags::UNUSUAL & !flags::CHAINED))
-                .and_then(|first| N::common(&view, first, env.buffers.rooms(), guard))
-                .map(|(e, common)| (NextNode::new(env, &self.edges, e, N::features(&common)), common));
-            rounds += 1;
-            let asks = N::SORTS && (N::SORTS_UNUSUAL || !first.has(flags::UNUSUAL & !flags::CHAINED));
-            let sorts = asks && rounds <= N::MOST_KINDS && end - at > 1;
-            if sorts && !looked && usual.is_none() {
-                self.sorter.look::<N>(&mut view, descs, at, env.buffers.rooms());
-                looked = true;
-            }
-            if sorts && looked {
-                end = self.sorter.bring_forward(descs, at, self.sorter.kinds[at]);
-            }
-            let kind = (sorts && !looked).then(|| kind_of::<N>(&mut view, &first, env.buffers.rooms()));
-            while at < end {
-                if let Some((next, common)) = &usual {
-                    let rest = &mut descs[at..end];
-                    let whole = begins_chained(rest).then(|| show_whole(rest, &env.buffers));
-                    let n = N::quick(common, rest, env.buffers.rooms());
-                    if let Some(whole) = whole {
-                        show_parts(&whole, rest, &mut env.buffers);
-                    }
-                    next.mark(&mut rest[..n]);
-                    self.decisions.run(n, next.to);
-                    at += n;
-                    if n != 0 && begins_chained(&descs[at..end]) {
-                        continue;
-                    }
-                }
-                let Some(d) = descs[..end].get_mut(at) else { break };
-                if let Some(kind) = kind
-                    && !looked
-                    && kind_of::<N>(&mut view, d, env.buffers.rooms()) != kind
-                {
-                    self.sorter.look::<N>(&mut view, descs, at, env.buffers.rooms());
-                    looked = true;
-                    end = self.sorter.bring_forward(descs, at, kind);
-                    continue;
-                }
-                let before = Seen::of(d);
-                let decision = N::step(&mut view, &mut Packet { d, env });
-                if let (Ok(edge), Some((next, common))) = (&decision, &mut usual)
-                    && !asked.ends(|| N::ends(*edge, &Packet { d, env }))
-                    && let Some(other) = N::behind(common, *edge, &before)
-                {
-                    *next = NextNode::new(env, &self.edges, other, N::features(common));
-                }
-                self.decisions.note(env, guard, &self.edges, &before, d, decision);
-                at += 1;
-            }
-        }
-        drop(view);
+        self.decide(env, guard, v, true, false);
         self.decisions.settle(env, v);
+        let mut rounds = 1;
+        while !self.others.is_empty() {
+            rounds += 1;
+            std::mem::swap(v, &mut self.others);
+            self.decide(env, guard, v, rounds <= N::MOST_KINDS, true);
+            self.decisions.settle(env, v);
+        }
     }
 
     fn salvage(&mut self, v: &mut Vector) {
         self.decisions.salvage(v);
+        v.append(&mut self.others.take());
     }
 
     fn flush(&mut self, _env: &mut Env) {}

@@ -419,6 +419,15 @@ const OTHER: u32 = 3;
 /// The kind of frames that stay on layer 2: they keep their order whatever is in them, and bridge domains learn from it.
 const LAYER2: u32 = u32::MAX;
 
+/// The kind of a frame that is routed.
+#[inline(always)]
+fn kind_of(rx: u32, ethertype: EtherType) -> u32 {
+    // No branches: where both families come, nobody foretells which is next.
+    let is = |t: EtherType| u32::from(ethertype == t);
+    let less = 3 * is(EtherType::IPV4) + 2 * is(EtherType::IPV6) + is(EtherType::MPLS);
+    (rx << 2 | OTHER) - less
+}
+
 pub(super) fn next_of(ethertype: u16) -> Option<EthernetNext> {
     match EtherType(ethertype) {
         EtherType::IPV4 => Some(EthernetNext::Ip4),
@@ -515,18 +524,11 @@ impl QuickNode for EthernetInput {
                 *kind = d.rx << 2 | OTHER;
                 continue;
             };
-            let mut ethertype = EtherType(u16::from_be_bytes([w[12], w[13]]));
-            if plain != d.rx || ethertype.is_vlan() {
-                let Some(within) = view.within(d.rx, w, &mut plain) else {
-                    *kind = LAYER2;
-                    continue;
-                };
-                ethertype = within;
+            let ethertype = EtherType(u16::from_be_bytes([w[12], w[13]]));
+            *kind = kind_of(d.rx, ethertype);
+            if plain != d.rx || *kind & OTHER == OTHER && ethertype.is_vlan() {
+                *kind = view.within(d.rx, w, &mut plain).map_or(LAYER2, |within| kind_of(d.rx, within));
             }
-            // No branches: where both families come, nobody foretells which is next.
-            let is = |t: EtherType| u32::from(ethertype == t);
-            let less = 3 * is(EtherType::IPV4) + 2 * is(EtherType::IPV6) + is(EtherType::MPLS);
-            *kind = (d.rx << 2 | OTHER) - less;
         }
     }
 

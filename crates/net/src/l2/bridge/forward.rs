@@ -349,6 +349,31 @@ impl Source<'_> {
         found | if settled { SETTLED } else { 0 }
     }
 
+    /// Whether a frame is one to look at.
+    #[inline(always)]
+    fn fits<const UNUSUAL: u16>(&self, d: &Desc) -> bool {
+        d.flags & UNUSUAL == 0 && d.rx == self.rx && d.len >= 14
+    }
+
+    /// Looks at the addresses of the frame at a place, and asks for what is known of them; false where there is none to look at.
+    #[inline(always)]
+    fn see<const UNUSUAL: u16>(
+        &self,
+        descs: &[Desc],
+        at: usize,
+        rooms: &mut Rooms<'_>,
+        ahead: &mut [Ahead; CHUNK],
+    ) -> bool {
+        let w = descs.get(at).filter(|d| self.fits::<UNUSUAL>(d)).and_then(|d| rooms.window::<0>(d));
+        let Some((dst, src)) = w.map(|w| addresses(w)) else { return false };
+        let above = self.port.bridge.in_key();
+        let (to, from) = (self.macs.home(dst | above), self.macs.home(src | above));
+        self.macs.prefetch(to);
+        self.macs.prefetch(from);
+        ahead[at % CHUNK] = ((dst, src), (to, from));
+        true
+    }
+
     /// Hands frames from the front of `descs` to `usual`, with the way that `judge` says for a pair of addresses and what was
     /// found for it, until one is unusual or refused.
     #[inline(always)]
@@ -360,28 +385,18 @@ impl Source<'_> {
         mut usual: impl FnMut(&mut Desc, &mut [u8; WINDOW], W) -> bool,
     ) -> usize {
         const { assert!(UNUSUAL & flags::UNUSUAL == flags::UNUSUAL) };
-        let (rx, above, n) = (self.rx, self.port.bridge.in_key(), descs.len());
-        let fits = |d: &Desc| d.flags & UNUSUAL == 0 && d.rx == rx && d.len >= 14;
+        let (above, n) = (self.port.bridge.in_key(), descs.len());
         // The pair of the frame before, of which many come in a row, and its way.
         let mut last: Option<((u64, u64), W)> = None;
         let (mut at, mut chunk) = (0, 4);
         // The addresses of the frames ahead, and where they belong.
         let mut ahead = [((0u64, 0u64), (0u32, 0u32)); CHUNK];
-        let see = |descs: &[Desc], at: usize, rooms: &mut Rooms<'_>, ahead: &mut [Ahead; CHUNK]| {
-            let w = descs.get(at).filter(|d| fits(d)).and_then(|d| rooms.window::<0>(d));
-            let Some((dst, src)) = w.map(|w| addresses(w)) else { return false };
-            let (to, from) = (self.macs.home(dst | above), self.macs.home(src | above));
-            self.macs.prefetch(to);
-            self.macs.prefetch(from);
-            ahead[at % CHUNK] = ((dst, src), (to, from));
-            true
-        };
         loop {
             if let Some(((dst, src), way)) = last {
                 let pair = (dst | src << 48, (src >> 16) as u32);
                 while at < n {
                     let d = &mut descs[at];
-                    let Some(w) = rooms.window::<0>(d).filter(|_| fits(d)) else { return at };
+                    let Some(w) = rooms.window::<0>(d).filter(|_| self.fits::<UNUSUAL>(d)) else { return at };
                     if raw(w) != pair {
                         break;
                     }
@@ -394,7 +409,7 @@ impl Source<'_> {
             // Further pairs, more and more of them as long as they are usual.
             chunk = (2 * chunk).min(CHUNK);
             let mut seen = at;
-            while seen - at < chunk && see(descs, seen, &mut rooms, &mut ahead) {
+            while seen - at < chunk && self.see::<UNUSUAL>(descs, seen, &mut rooms, &mut ahead) {
                 seen += 1;
             }
             if seen == at {
@@ -412,7 +427,7 @@ impl Source<'_> {
                 }
                 at += 1;
                 // All are different: what comes next is on its way while this one is served.
-                if chunk == CHUNK && see(descs, seen, &mut rooms, &mut ahead) {
+                if chunk == CHUNK && self.see::<UNUSUAL>(descs, seen, &mut rooms, &mut ahead) {
                     seen += 1;
                 }
             }
