@@ -57,7 +57,7 @@ pub use handle::Buffer;
 pub use handoff::Handoff;
 pub use idle::Polling;
 pub use io::{RxQueue, TxCaps, TxQueue, TxReport};
-pub use like::Like;
+pub use like::{Alike, Like};
 pub use node::{BatchNode, Exit, LookupNode, Node, SpreadNode};
 pub use of_workers::{MAX_WORKERS, OfWorkers};
 pub use packet::Packet;

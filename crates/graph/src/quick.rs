@@ -325,6 +325,7 @@ pub trait QuickLookup: LookupNode {
         view: &Self::View<'v>,
         first: &Desc,
         result: u32,
+        rooms: Rooms<'_>,
         guard: &'v Guard,
     ) -> Option<(Self::Next, Self::Common<'v>)>;
 
@@ -429,7 +430,7 @@ impl<N: QuickLookup> DynNode for QuickLookupDriver<N> {
         }
         let (keys, results) = (&self.keys[..n], &mut self.results[..n]);
         N::lookup(&mut view, descs, keys, results);
-        let mut usual = N::common(&view, &descs[0], results[0], guard)
+        let mut usual = N::common(&view, &descs[0], results[0], env.buffers.rooms(), guard)
             .map(|(e, common)| (NextNode::new(env, &self.edges, e, N::features(&common)), common));
         let (mut at, mut asked) = (0, Asked(0));
         while at < n {

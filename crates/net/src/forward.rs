@@ -2,6 +2,7 @@
 //! tunnel puts its headers in front, past the nodes that would have nothing else to do.
 
 use crate::adjacency::{Adjacency, AdjacencyState, MAX_REWRITE, Straight, kind};
+use crate::protocols;
 use graph::counters::{Run, Table};
 use graph::{Desc, Rooms, WINDOW, flags, quick};
 use packet::flow::Flow;
@@ -425,6 +426,10 @@ pub trait Onward: Copy + PartialEq {
     const MIDCHAIN: Self;
     /// To the router itself.
     const LOCAL: Self;
+    /// To who takes a protocol, or a port, of packets to the router.
+    const PROTOCOL: Self;
+    /// Whether it is that of IPv6.
+    const V6: bool;
     /// The first bytes of a packet, if there are as many.
     fn head(packet: &mut [u8]) -> Option<&mut Self::Head>;
     /// Whether the table decides for a destination.
@@ -449,15 +454,18 @@ pub enum Common<'v> {
     Rewrite(PathSelector<'v>),
     /// To the router itself.
     Local(PathSelector<'v>),
+    /// To who takes them there: what the local node would do is done at once.
+    Taken(PathSelector<'v>, protocols::Common<'v>),
 }
 
 impl<'v> Common<'v> {
-    /// Judged by the group of the first packet; `flow` as in [`PathSelector`].
+    /// Judged by the group of the first packet; `flow` as in [`PathSelector`]. `taken` is asked for packets to the router.
     pub fn of<E: Onward>(
         sender: Sender<'v>,
         groups: GroupsReader<'v>,
         flow: Option<Flow>,
         group: GroupId,
+        taken: impl FnOnce() -> Option<protocols::Common<'v>>,
     ) -> Option<(E, Common<'v>)> {
         let first = match groups.paths(group) {
             Paths::One(e) => e,
@@ -477,9 +485,20 @@ impl<'v> Common<'v> {
                 to @ Straight::Device => (E::DEVICE, Common::Straight(sender.last_to(to, groups, flow))),
                 to @ Straight::Midchain => (E::MIDCHAIN, Common::Straight(sender.last_to(to, groups, flow))),
             }),
-            kind::LOCAL => Some((E::LOCAL, Common::Local(PathSelector { groups, flow }))),
+            kind::LOCAL => {
+                let paths = PathSelector { groups, flow };
+                Some(match taken() {
+                    Some(taken) => (E::PROTOCOL, Common::Taken(paths, taken)),
+                    None => (E::LOCAL, Common::Local(paths)),
+                })
+            }
             _ => None,
         }
+    }
+
+    /// [`graph::QuickLookup::features`].
+    pub fn features(&self) -> u32 {
+        if let Common::Taken(_, taken) = self { taken.features() } else { 0 }
     }
 
     /// [`graph::QuickLookup::behind`].
@@ -491,6 +510,10 @@ impl<'v> Common<'v> {
             }
             Common::Straight(last) if edge == E::REWRITE && last.reaches(d.aux) => {
                 *self = Common::Rewrite(last.selector());
+                Some(edge)
+            }
+            Common::Taken(paths, _) if edge == E::LOCAL => {
+                *self = Common::Local(*paths);
                 Some(edge)
             }
             _ => None,
@@ -525,6 +548,20 @@ impl<'v> Common<'v> {
             }
             Common::Rewrite(choice) => choice.hand_on::<{ kind::REWRITE }, E>(descs, keys, results, rooms),
             Common::Local(choice) => choice.hand_on::<{ kind::LOCAL }, E>(descs, keys, results, rooms),
+            Common::Taken(paths, taken) => {
+                let (paths, mut takes) = (*paths, taken.takes(E::V6));
+                // The last group of the router's own addresses, which are of one path each.
+                let mut last = None;
+                quick::run_lookup::<{ flags::UNUSUAL }, _>(descs, keys, results, move |d, key, group| {
+                    if last != Some(group) {
+                        match paths.groups.paths(GroupId(group)) {
+                            Paths::One(e) if e.kind == kind::LOCAL => last = Some(group),
+                            _ => return false,
+                        }
+                    }
+                    E::takes(key) && rooms.window::<0>(d).is_some_and(|w| takes(d, w))
+                })
+            }
         }
     }
 }

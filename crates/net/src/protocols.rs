@@ -4,7 +4,7 @@
 use crate::interface::Interface;
 use crate::plane::Plane;
 use graph::arcs::Feature;
-use graph::{Desc, Guard, Rooms, WINDOW, flags, quick};
+use graph::{Desc, Guard, Like, Rooms, WINDOW, flags, quick};
 use packet::IpProtocol;
 use packet::{ip4, ip6, udp};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -127,8 +127,8 @@ pub struct Common<'v> {
 
 /// The destination port of a datagram without a checksum, and its length.
 #[inline(always)]
-fn bare<const V6: bool>(w: &[u8; WINDOW]) -> Option<(u16, u16)> {
-    let h: &[u8; 8] = w[if V6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN }..].first_chunk()?;
+fn bare(w: &[u8; WINDOW], v6: bool) -> Option<(u16, u16)> {
+    let h: &[u8; 8] = w[if v6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN }..].first_chunk()?;
     let word = u64::from_be_bytes(*h);
     (word as u16 == 0).then_some(((word >> 32) as u16, (word >> 16) as u16))
 }
@@ -144,7 +144,7 @@ impl<'v> Common<'v> {
     ) -> Option<Common<'v>> {
         let w = rooms.window::<0>(first)?;
         let protocol = if V6 { w[6] } else { w[9] };
-        let port = if protocol == IpProtocol::UDP.0 { Some(bare::<V6>(w)?.0) } else { None };
+        let port = if protocol == IpProtocol::UDP.0 { Some(bare(w, V6)?.0) } else { None };
         let taken_by =
             port.map_or_else(|| takers.of(V6, IpProtocol(protocol)), |port| takers.of_port(V6, port));
         let ifs = plane.summaries.any_local().then(|| plane.interfaces.reader(guard));
@@ -158,50 +158,52 @@ impl<'v> Common<'v> {
 
     /// [`graph::QuickNode::quick`].
     #[inline(always)]
-    pub fn quick<const V6: bool>(&self, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
-        let Some(ifs) = self.ifs else { return self.each::<V6>(descs, rooms, |_| true) };
-        // The last interface that has none.
-        let mut last = u32::MAX;
-        self.each::<V6>(descs, rooms, move |d| {
-            let has_none = |i: &Interface| if V6 { i.ip6_local == 0 } else { i.ip4_local == 0 };
-            if d.rx != last && !ifs.get(d.rx).is_some_and(has_none) {
-                return false;
-            }
-            last = d.rx;
-            true
+    pub fn quick<const V6: bool>(&self, descs: &mut [Desc], mut rooms: Rooms<'_>) -> usize {
+        let mut takes = self.takes(V6);
+        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
+            let Some(w) = rooms.window::<0>(d) else { return false };
+            takes(d, w)
         })
     }
 
+    /// What the header says: the protocol; of IPv4, no options, and no fragment.
+    fn like(&self, v6: bool) -> Like {
+        if v6 {
+            return Like::default().and(6, self.protocol, 0xff);
+        }
+        Like::default().and(0, 0x45, 0xff).and(6, 0, 0x3f).and(7, 0, 0xff).and(9, self.protocol, 0xff)
+    }
+
+    /// What hands a packet on, or refuses one that is not usual.
     #[inline(always)]
-    fn each<const V6: bool>(
-        &self,
-        descs: &mut [Desc],
-        mut rooms: Rooms<'_>,
-        mut has_no_features: impl FnMut(&Desc) -> bool,
-    ) -> usize {
-        let (protocol, len) = (self.protocol, if V6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN } as u16);
-        let wanted = self.port;
-        quick::run::<{ flags::UNUSUAL }>(descs, move |d| {
-            let Some(w) = rooms.window::<0>(d) else { return false };
-            // No options, and no fragment.
-            let plain = if V6 {
-                w[6] == protocol
-            } else {
-                w[0] == 0x45 && w[9] == protocol && w[6] & 0x3f | w[7] == 0
-            };
-            if !plain || d.len < len || !has_no_features(d) {
+    pub fn takes(&self, v6: bool) -> impl FnMut(&mut Desc, &[u8; WINDOW]) -> bool + use<'v> {
+        let len = if v6 { ip6::HEADER_LEN } else { ip4::HEADER_LEN } as u16;
+        let (like, wanted, ifs) = (self.like(v6), self.port, self.ifs);
+        // The last interface that has no features for packets to the router.
+        let mut last = u32::MAX;
+        move |d, w| {
+            if d.len < len || !like.holds(w) {
                 return false;
+            }
+            if let Some(ifs) = ifs
+                && d.rx != last
+            {
+                let has_none = |i: &Interface| if v6 { i.ip6_local == 0 } else { i.ip4_local == 0 };
+                if !ifs.get(d.rx).is_some_and(has_none) {
+                    return false;
+                }
+                last = d.rx;
             }
             if let Some(wanted) = wanted {
                 let fits = |(port, n): (u16, u16)| {
                     port == wanted && (udp::HEADER_LEN as u16..=d.len - len).contains(&n)
                 };
-                if !bare::<V6>(w).is_some_and(fits) {
+                if !bare(w, v6).is_some_and(fits) {
                     return false;
                 }
             }
             d.aux = len.into();
             true
-        })
+        }
     }
 }

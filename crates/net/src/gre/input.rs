@@ -6,13 +6,14 @@ use crate::icmp::Ask;
 use crate::plane::Plane;
 use crate::punt::Class;
 use crate::transport;
-use crate::tunnel::{Arrivals, ArrivalsView, Common, Fault, Over, Over4, Over6};
+use crate::tunnel::{Arrivals, ArrivalsView, Common, Fault, Inside, Over, Over4, Over6};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord};
 use packet::checksum::Sum;
 use packet::eth::EtherType;
 use packet::icmp6::parameter;
 use packet::ip6::ext;
+use packet::{ip4, ip6};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,6 +25,9 @@ graph::edges! {
         Ip6 => "ip6-input",
         Mpls => "mpls-input",
         Frames => "@device-input",
+        Ip4Features => "@ip4-unicast",
+        Ip6Features => "@ip6-unicast",
+        Bridged => "@l2-input",
         Error4 => "ip4-icmp-error",
         Error6 => "ip6-icmp-error",
         Policed => "punt-policer",
@@ -175,13 +179,38 @@ impl<O: GreOver> QuickNode for GreInput<O> {
         let plain = |h: &GreHeader| !h.checksum && h.sequence.is_none();
         let h = GreHeader::parse(&w[O::HEADER_LEN..]).ok().filter(plain)?;
         let mask = if h.key.is_some() { u64::MAX } else { u64::MAX << 32 };
-        let id = h.key.map(u64::from);
-        let (tunnel, common) = view.common(first, w, id, [mask, 0], h.len(), guard)?;
-        Some((next(tunnel.frames, h.protocol)?, common))
+        let what = (h.key.map(u64::from), h.protocol);
+        let (tunnel, common) = view.common(first, w, what, [mask, 0], h.len(), guard)?;
+        let next = next(tunnel.frames, h.protocol)?;
+        let next = match common.inside() {
+            Inside::Any => next,
+            Inside::Ip4(_) => GreNext::Ip4Features,
+            Inside::Ip6(_) => GreNext::Ip6Features,
+            Inside::Bridged(_) => GreNext::Bridged,
+        };
+        Some((next, common))
     }
 
     fn features(common: &Common<'_>) -> u32 {
         common.features()
+    }
+
+    fn ends(edge: GreNext, p: &Packet<'_>) -> bool {
+        match edge {
+            GreNext::Ip4 => ip4::check(p.data(), p.total_len()).is_err(),
+            GreNext::Ip6 => ip6::check(p.data(), p.total_len()).is_err(),
+            _ => false,
+        }
+    }
+
+    fn behind(common: &mut Common<'_>, edge: GreNext, _: &Desc) -> Option<GreNext> {
+        let overtaken = matches!(
+            (common.inside(), edge),
+            (Inside::Ip4(_), GreNext::Ip4)
+                | (Inside::Ip6(_), GreNext::Ip6)
+                | (Inside::Bridged(_), GreNext::Frames)
+        );
+        overtaken.then(|| common.follow()).map(|()| edge)
     }
 
     fn quick(common: &Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {

@@ -3,6 +3,7 @@
 use crate::forward::{Common, Onward, Sender};
 use crate::plane::table::{V4, View};
 use crate::plane::{Plane, kind};
+use crate::protocols::{self, Takers};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags, quick};
@@ -21,6 +22,7 @@ graph::edges! {
         Direct => "interface-tx",
         Midchain => "adj-midchain-tx",
         Local => "ip4-local",
+        Protocol => "@ip4-protocol",
         Hold => "ip4-hold",
         Error => "ip4-icmp-error",
     }
@@ -47,13 +49,18 @@ graph::reasons! {
 /// The node.
 pub struct Ip4Lookup {
     plane: Arc<Plane>,
+    takers: Arc<Takers>,
     sent: Arc<Table>,
 }
 
 impl Ip4Lookup {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        Ip4Lookup { plane: Arc::clone(plane), sent: plane.counters.adjacency.of(worker) }
+        Ip4Lookup {
+            plane: Arc::clone(plane),
+            takers: plane.shared(),
+            sent: plane.counters.adjacency.of(worker),
+        }
     }
 }
 
@@ -61,6 +68,7 @@ impl Ip4Lookup {
 pub struct Ip4LookupView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
+    takers: &'v Takers,
     sent: &'v Table,
     tables: View<'v, V4>,
 }
@@ -73,7 +81,13 @@ impl LookupNode for Ip4Lookup {
     type View<'v> = Ip4LookupView<'v>;
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip4LookupView<'v> {
-        Ip4LookupView { plane: &self.plane, guard, sent: &self.sent, tables: View::new(&self.plane, guard) }
+        Ip4LookupView {
+            plane: &self.plane,
+            guard,
+            takers: &self.takers,
+            sent: &self.sent,
+            tables: View::new(&self.plane, guard),
+        }
     }
 
     #[inline]
@@ -145,6 +159,8 @@ impl Onward for Ip4LookupNext {
     const DEVICE: Self = Self::Direct;
     const MIDCHAIN: Self = Self::Midchain;
     const LOCAL: Self = Self::Local;
+    const PROTOCOL: Self = Self::Protocol;
+    const V6: bool = false;
 
     #[inline(always)]
     fn head(packet: &mut [u8]) -> Option<&mut [u8; 24]> {
@@ -179,12 +195,18 @@ impl QuickLookup for Ip4Lookup {
 
     fn common<'v>(
         view: &Ip4LookupView<'v>,
-        _first: &Desc,
+        first: &Desc,
         result: u32,
+        rooms: Rooms<'_>,
         guard: &'v Guard,
     ) -> Option<(Ip4LookupNext, Common<'v>)> {
         let sender = Sender::new(view.plane.adjacencies.reader(guard), view.sent);
-        Common::of(sender, view.plane.groups.reader(), view.tables.flow, GroupId(result))
+        let taken = || protocols::Common::of::<false>(view.takers, view.plane, guard, first, rooms);
+        Common::of(sender, view.plane.groups.reader(), view.tables.flow, GroupId(result), taken)
+    }
+
+    fn features(common: &Common<'_>) -> u32 {
+        common.features()
     }
 
     fn ends(edge: Ip4LookupNext, p: &Packet<'_>) -> bool {

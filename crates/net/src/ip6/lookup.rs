@@ -4,6 +4,7 @@ use crate::forward::{Common, Onward, Sender};
 use crate::icmp::Ask;
 use crate::plane::table::{V6, View};
 use crate::plane::{IfCache, Plane, kind};
+use crate::protocols::{self, Takers};
 use graph::counters::Table;
 use graph::node::Step;
 use graph::{Desc, Guard, LookupNode, Packet, QuickLookup, Rooms, TraceRecord, VECTOR_SIZE, flags};
@@ -21,6 +22,7 @@ graph::edges! {
         Direct => "interface-tx",
         Midchain => "adj-midchain-tx",
         Local => "ip6-local",
+        Protocol => "@ip6-protocol",
         Hold => "ip6-hold",
         Error => "ip6-icmp-error",
     }
@@ -47,13 +49,18 @@ graph::reasons! {
 /// The node.
 pub struct Ip6Lookup {
     plane: Arc<Plane>,
+    takers: Arc<Takers>,
     sent: Arc<Table>,
 }
 
 impl Ip6Lookup {
     /// For worker `worker`.
     pub fn new(plane: &Arc<Plane>, worker: usize) -> Self {
-        Ip6Lookup { plane: Arc::clone(plane), sent: plane.counters.adjacency.of(worker) }
+        Ip6Lookup {
+            plane: Arc::clone(plane),
+            takers: plane.shared(),
+            sent: plane.counters.adjacency.of(worker),
+        }
     }
 }
 
@@ -61,6 +68,7 @@ impl Ip6Lookup {
 pub struct Ip6LookupView<'v> {
     plane: &'v Plane,
     guard: &'v Guard,
+    takers: &'v Takers,
     sent: &'v Table,
     ifs: IfCache<'v>,
     tables: View<'v, V6>,
@@ -87,7 +95,7 @@ impl LookupNode for Ip6Lookup {
 
     fn view<'v>(&'v mut self, guard: &'v Guard) -> Ip6LookupView<'v> {
         let (ifs, tables) = (IfCache::new(&self.plane, guard), View::new(&self.plane, guard));
-        Ip6LookupView { plane: &self.plane, guard, sent: &self.sent, ifs, tables }
+        Ip6LookupView { plane: &self.plane, guard, takers: &self.takers, sent: &self.sent, ifs, tables }
     }
 
     #[inline]
@@ -185,6 +193,8 @@ impl Onward for Ip6LookupNext {
     const DEVICE: Self = Self::Direct;
     const MIDCHAIN: Self = Self::Midchain;
     const LOCAL: Self = Self::Local;
+    const PROTOCOL: Self = Self::Protocol;
+    const V6: bool = true;
 
     #[inline(always)]
     fn head(packet: &mut [u8]) -> Option<&mut [u8; 44]> {
@@ -227,12 +237,18 @@ impl QuickLookup for Ip6Lookup {
 
     fn common<'v>(
         view: &Ip6LookupView<'v>,
-        _first: &Desc,
+        first: &Desc,
         result: u32,
+        rooms: Rooms<'_>,
         guard: &'v Guard,
     ) -> Option<(Ip6LookupNext, Common<'v>)> {
         let sender = Sender::new(view.plane.adjacencies.reader(guard), view.sent);
-        Common::of(sender, view.plane.groups.reader(), view.tables.flow, GroupId(result))
+        let taken = || protocols::Common::of::<true>(view.takers, view.plane, guard, first, rooms);
+        Common::of(sender, view.plane.groups.reader(), view.tables.flow, GroupId(result), taken)
+    }
+
+    fn features(common: &Common<'_>) -> u32 {
+        common.features()
     }
 
     fn ends(edge: Ip6LookupNext, p: &Packet<'_>) -> bool {

@@ -446,6 +446,7 @@ impl QuickLookup for MplsLookup {
         view: &MplsLookupView<'v>,
         _first: &Desc,
         result: u32,
+        _rooms: Rooms<'_>,
         guard: &'v Guard,
     ) -> Option<(MplsLookupNext, Common<'v>)> {
         let main = view.main?;

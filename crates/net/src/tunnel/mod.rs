@@ -8,7 +8,7 @@ mod op;
 mod part;
 
 pub(crate) use ecn::hand_on;
-pub(crate) use input::{Arrivals, Fault};
+pub(crate) use input::{Arrivals, Fault, Inside};
 pub use input::{ArrivalsView, Common, Over, Over4, Over6};
 pub use op::TunnelOp;
 pub(crate) use op::{TunnelConfig, identity};

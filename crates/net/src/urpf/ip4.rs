@@ -96,6 +96,7 @@ impl QuickLookup for Ip4Urpf {
         view: &Ip4UrpfView<'v>,
         first: &Desc,
         _result: u32,
+        _rooms: Rooms<'_>,
         _guard: &'v Guard,
     ) -> Option<(Ip4UrpfNext, (Check<'v>, u32))> {
         Some((Ip4UrpfNext::Features, (view.check, first.feat)))

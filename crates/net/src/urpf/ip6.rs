@@ -98,6 +98,7 @@ impl QuickLookup for Ip6Urpf {
         view: &Ip6UrpfView<'v>,
         first: &Desc,
         _result: u32,
+        _rooms: Rooms<'_>,
         _guard: &'v Guard,
     ) -> Option<(Ip6UrpfNext, (Check<'v>, u32))> {
         Some((Ip6UrpfNext::Features, (view.check, first.feat)))

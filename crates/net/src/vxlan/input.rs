@@ -3,7 +3,7 @@
 use super::part::Vxlan;
 use super::{header, part};
 use crate::plane::Plane;
-use crate::tunnel::{Arrivals, ArrivalsView, Common, Fault, Over, Over4, Over6};
+use crate::tunnel::{Arrivals, ArrivalsView, Common, Fault, Inside, Over, Over4, Over6};
 use graph::node::Step;
 use graph::{Desc, Guard, Node, Packet, QuickNode, Rooms, TraceRecord};
 use packet::eth::EtherType;
@@ -13,7 +13,10 @@ use std::sync::Arc;
 
 graph::edges! {
     /// Where `vxlan4-input` and `vxlan6-input` send frames.
-    pub enum VxlanNext { Frames => "@device-input" }
+    pub enum VxlanNext {
+        Frames => "@device-input",
+        Bridged => "@l2-input",
+    }
 }
 
 graph::reasons! {
@@ -132,12 +135,21 @@ impl<O: VxlanOver> QuickNode for VxlanInput<O> {
         let id = part::id(header::parse(h)?, port);
         // The port, and what says the network.
         let masks = [0xffff << 32, 0x0800_0000_ffff_ff00];
-        let (_, common) = view.common(first, w, Some(id), masks, HEADERS, guard)?;
-        Some((VxlanNext::Frames, common))
+        let what = (Some(id), EtherType::TRANSPARENT_ETHERNET);
+        let (_, common) = view.common(first, w, what, masks, HEADERS, guard)?;
+        let next =
+            if let Inside::Bridged(_) = common.inside() { VxlanNext::Bridged } else { VxlanNext::Frames };
+        Some((next, common))
     }
 
     fn features(common: &Common<'_>) -> u32 {
         common.features()
+    }
+
+    fn behind(common: &mut Common<'_>, edge: VxlanNext, _: &Desc) -> Option<VxlanNext> {
+        let Inside::Bridged(_) = common.inside() else { return None };
+        common.follow();
+        Some(edge)
     }
 
     fn quick(common: &Common<'_>, descs: &mut [Desc], rooms: Rooms<'_>) -> usize {
