@@ -57,7 +57,7 @@ qd_name(char *to, const char *from)
 extern struct qd_host qd_host;
 
 int qd_init(const struct qd_host *host, int argc, char **argv);
-struct qd_pool *qd_pool_new(const struct qd_memory *memory);
+int qd_pool_new(const struct qd_memory *memory, struct qd_pool **made);
 void qd_pool_free(struct qd_pool *pool);
 int qd_pool_map(const struct qd_pool *pool, uint16_t port);
 

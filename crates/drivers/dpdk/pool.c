@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <rte_dev.h>
+#include <rte_log.h>
 #include <rte_memory.h>
 
 __thread struct qd_lane *qd_current __attribute__((tls_model("initial-exec")));
@@ -176,22 +177,35 @@ mempool(struct qd_pool *pool)
 	return mp;
 }
 
-struct qd_pool *
-qd_pool_new(const struct qd_memory *memory)
+/* Whether DPDK has what it gives each mempool before that is told of another kind. */
+static int
+has_rings(void)
 {
-	struct qd_pool *pool = calloc(1, sizeof(*pool));
+	for (uint32_t n = 0; n < rte_mempool_ops_table.num_ops; n++)
+		if (strcmp(rte_mempool_ops_table.ops[n].name, "ring_mp_mc") == 0)
+			return 1;
+	RTE_LOG(ERR, USER1, "librte_mempool_ring is not among DPDK's drivers: install librte-mempool-ring23\n");
+	return 0;
+}
 
-	if (pool == NULL) {
-		rte_errno = ENOMEM;
-		return NULL;
-	}
+int
+qd_pool_new(const struct qd_memory *memory, struct qd_pool **made)
+{
+	struct qd_pool *pool;
+
+	if (!has_rings())
+		return -ENOENT;
+	pool = calloc(1, sizeof(*pool));
+	if (pool == NULL)
+		return -ENOMEM;
 	pool->memory = *memory;
 	pool->bytes = RTE_ALIGN_CEIL((size_t)memory->count * QD_ELEMENT, 4096);
 	pool->mbufs = mmap(NULL, pool->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (pool->mbufs == MAP_FAILED) {
-		rte_errno = errno;
+		int why = errno;
+
 		free(pool);
-		return NULL;
+		return -why;
 	}
 	madvise(pool->mbufs, pool->bytes, MADV_HUGEPAGE);
 	/* Devices reach the buffers by their addresses in this process. */
@@ -199,13 +213,13 @@ qd_pool_new(const struct qd_memory *memory)
 	if (pool->registered)
 		pool->mempool = mempool(pool);
 	if (pool->mempool == NULL) {
-		int why = rte_errno;
+		int why = rte_errno != 0 ? rte_errno : ENOMEM;
 
 		qd_pool_free(pool);
-		rte_errno = why;
-		return NULL;
+		return -why;
 	}
-	return pool;
+	*made = pool;
+	return 0;
 }
 
 void

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define QD_VERSION 1
+#define QD_VERSION 2
 
 /* Packets of one call, and pieces of one packet. */
 #define QD_BURST 64
@@ -142,7 +142,7 @@ struct qd_api {
 	uint32_t sizes[8];
 	const char *dpdk;
 	int (*init)(const struct qd_host *host, int argc, char **argv);
-	struct qd_pool *(*pool_new)(const struct qd_memory *memory);
+	int (*pool_new)(const struct qd_memory *memory, struct qd_pool **made);
 	void (*pool_free)(struct qd_pool *pool);
 	int (*probe)(const char *device, const char *name, struct qd_info *info);
 	int (*configure)(uint16_t port, const struct qd_setup *setup, struct qd_pool *pool, struct qd_made *made);

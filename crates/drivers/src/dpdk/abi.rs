@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 /// Of this interface.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Packets of one call.
 pub const BURST: usize = 64;
 /// Pieces of one packet.
@@ -203,7 +203,7 @@ pub struct Api {
     pub sizes: [u32; 8],
     pub dpdk: *const c_char,
     pub init: unsafe extern "C" fn(*const Host, c_int, *mut *mut c_char) -> c_int,
-    pub pool_new: unsafe extern "C" fn(*const Memory) -> *mut CPool,
+    pub pool_new: unsafe extern "C" fn(*const Memory, *mut *mut CPool) -> c_int,
     pub pool_free: unsafe extern "C" fn(*mut CPool),
     pub probe: unsafe extern "C" fn(*const c_char, *const c_char, *mut Info) -> c_int,
     pub configure: unsafe extern "C" fn(u16, *const Setup, *mut CPool, *mut Made) -> c_int,

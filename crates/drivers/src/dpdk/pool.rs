@@ -45,10 +45,11 @@ impl SharedPool {
             lane_take,
             lane_give,
         };
-        // SAFETY: the memory is the pool's, which this holds.
-        let theirs = unsafe { (library.api.pool_new)(&memory) };
-        if theirs.is_null() {
-            return Err(super::env::refused("DPDK cannot take the buffers", libc::ENOMEM));
+        let mut theirs = std::ptr::null_mut();
+        // SAFETY: the memory is the pool's, which this holds; there is room for the answer.
+        let answer = unsafe { (library.api.pool_new)(&memory, &mut theirs) };
+        if answer < 0 {
+            return Err(super::env::refused("DPDK cannot take the buffers", answer));
         }
         Ok(SharedPool { library, pool: Arc::clone(pool), theirs })
     }
