@@ -34,6 +34,8 @@ pub struct DpdkRx {
     armed: Cell<bool>,
     /// It tells of packets only while it is armed.
     switched: Cell<bool>,
+    /// Nothing came before it was armed.
+    sure: Cell<bool>,
     now: u64,
     /// When the last packet came.
     last: u64,
@@ -58,8 +60,18 @@ impl DpdkRx {
             interrupt,
             armed: Cell::new(false),
             switched: Cell::new(true),
+            sure: Cell::new(false),
             now: 0,
             last: 0,
+        }
+    }
+
+    /// The device need not tell of packets any more.
+    fn disarm(&self) {
+        if self.armed.take()
+            && let Some(fd) = &self.interrupt
+        {
+            self.queue.arm(fd, false);
         }
     }
 
@@ -84,25 +96,29 @@ impl RxQueue for DpdkRx {
     }
 
     fn poll(&mut self, buffers: &mut Buffers, now_ns: u64, out: &mut Vector) -> usize {
-        if self.armed.take()
-            && let Some(fd) = &self.interrupt
-        {
-            self.queue.arm(fd, false);
+        // The first look after it was armed leaves it so: then what comes is told of, and until then nothing came.
+        let first = self.armed.get() && self.switched.get() && !self.sure.get();
+        if !first {
+            self.disarm();
         }
         self.now = now_ns;
-        let before = out.len();
+        let (before, mut empty) = (out.len(), false);
         while out.room() != 0 {
             let most = out.room().min(BURST);
             let (n, lost) = self.queue.receive(buffers, &mut self.pieces, most);
             let had = out.len();
             piece::take(&self.pieces[..n.min(RECEIVED)], self.interface, buffers, out, &self.drops);
             (0..lost).for_each(|_| self.drops.count(RxDrop::Malformed));
-            if n == 0 || out.len() - had < most / 2 {
+            empty = n == 0;
+            if empty || out.len() - had < most / 2 {
                 break;
             }
         }
         if out.len() != before {
             self.last = now_ns;
+            self.disarm();
+        } else if first {
+            self.sure.set(empty);
         }
         out.len() - before
     }
@@ -117,8 +133,9 @@ impl RxQueue for DpdkRx {
         };
         if !self.armed.replace(true) {
             self.switched.set(self.queue.arm(fd, true));
+            self.sure.set(false);
         }
-        if !self.switched.get() {
+        if !self.switched.get() || self.sure.get() {
             return Ready::Fd;
         }
         // What came before the device knew that it is to tell.
