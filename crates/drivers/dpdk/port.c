@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include <rte_cycles.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 
@@ -14,6 +15,30 @@ happened(uint16_t port, enum rte_eth_event_type what, void *arg, void *more)
 	(void)more;
 	qd_host.event(port, what == RTE_ETH_EVENT_INTR_RMV ? QD_EVENT_GONE : QD_EVENT_LINK);
 	return 0;
+}
+
+/* Linux asks for a device back that is bound to vfio-pci, and waits until it is let go. */
+static void
+asked_back(const char *device, enum rte_dev_event_type what, void *port)
+{
+	(void)device;
+	if (what == RTE_DEV_EVENT_REMOVE)
+		qd_host.event((uint16_t)(uintptr_t)port, QD_EVENT_GONE);
+}
+
+/* Nothing is heard of a port any more: not while something is told of it. */
+static void
+unlisten(uint16_t port, const char *device)
+{
+	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_LSC, happened, NULL);
+	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, happened, NULL);
+	if (device == NULL)
+		return;
+	for (int left = 1000; left != 0; left--) {
+		if (rte_dev_event_callback_unregister(device, asked_back, (void *)(uintptr_t)port) != -EAGAIN)
+			return;
+		rte_delay_us_sleep(100);
+	}
 }
 
 /* The port of a device, where it has one. */
@@ -70,6 +95,7 @@ qd_probe(const char *device, const char *name, struct qd_info *info)
 	info->numa = rte_eth_dev_socket_id((uint16_t)port);
 	rte_eth_dev_callback_register((uint16_t)port, RTE_ETH_EVENT_INTR_LSC, happened, NULL);
 	rte_eth_dev_callback_register((uint16_t)port, RTE_ETH_EVENT_INTR_RMV, happened, NULL);
+	rte_dev_event_callback_register(name, asked_back, (void *)(uintptr_t)port);
 	return port;
 }
 
@@ -202,8 +228,7 @@ qd_close(uint16_t port)
 	struct rte_eth_dev_info dev;
 	int failed = rte_eth_dev_info_get(port, &dev);
 
-	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_LSC, happened, NULL);
-	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, happened, NULL);
+	unlisten(port, failed == 0 && dev.device != NULL ? rte_dev_name(dev.device) : NULL);
 	int closed = rte_eth_dev_close(port);
 
 	if (failed != 0 || dev.device == NULL)
