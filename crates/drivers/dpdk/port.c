@@ -144,6 +144,9 @@ choose(const struct rte_eth_dev_info *dev, const struct qd_setup *setup, const s
 	/* Longer frames than a buffer takes lie in several. */
 	if ((uint32_t)setup->mtu + RTE_ETHER_HDR_LEN + 2 * RTE_VLAN_HLEN > pool->memory.room - pool->memory.headroom)
 		rx |= RTE_ETH_RX_OFFLOAD_SCATTER;
+	/* It leaves out all tagged frames whose tag it was not told of, whether or not it is asked to: qd_start tells it of all. */
+	if (is_driver(dev, "net_virtio"))
+		rx |= RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
 	conf->rxmode.offloads = rx & dev->rx_offload_capa;
 	conf->txmode.offloads = tx & dev->tx_offload_capa;
 	conf->rxmode.mtu = RTE_MAX(RTE_MIN(setup->mtu, most_mtu(dev)), dev->min_mtu);
@@ -202,7 +205,14 @@ qd_configure(uint16_t port, const struct qd_setup *setup, struct qd_pool *pool, 
 int
 qd_start(uint16_t port)
 {
-	return rte_eth_dev_start(port);
+	int failed = rte_eth_dev_start(port);
+
+	if (failed == 0 && (rte_eth_dev_get_vlan_offload(port) & RTE_ETH_VLAN_FILTER_OFFLOAD) != 0)
+		for (uint16_t tag = 0; failed == 0 && tag <= RTE_ETHER_MAX_VLAN_ID; tag++)
+			failed = rte_eth_dev_vlan_filter(port, tag, 1);
+	if (failed != 0)
+		rte_eth_dev_stop(port);
+	return failed;
 }
 
 /* Frees what waits in the queues of a port that keeps it when it is closed: net_ring, whose rings may be another port's as well. */
