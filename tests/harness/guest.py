@@ -3,17 +3,19 @@ serial line and network cards that end as TAP devices in namespaces."""
 
 import fcntl
 import glob
-import gzip
+import json
 import os
 import re
 import select
 import shutil
+import socket
 import struct
 import subprocess
 import tempfile
 import time
+import typing
 
-from .netns import run
+from .netns import Netns, run
 
 QEMU = "qemu-system-x86_64"
 BUSYBOX = "/bin/busybox"
@@ -21,7 +23,7 @@ REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # Where scripts/setup puts Debian's kernel package, unpacked.
 KERNELS = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(REPO, "target")), "guest-kernel")
 
-TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+TUNSETIFF, IFF_TAP, IFF_NO_PI, IFF_VNET_HDR, IFF_MULTI_QUEUE = 0x400454CA, 0x0002, 0x1000, 0x4000, 0x0100
 PROMPT = b"guest-status:"
 
 INIT = """#!/bin/busybox sh
@@ -104,35 +106,52 @@ def _initrd(modules, programs):
             folders.add(name)
     entries = [(f, 0o040755, b"") for f in sorted(folders)]
     entries += [(name, 0o100755, data) for name, data in files.items()]
-    return gzip.compress(_cpio(entries), 1)
+    # As it is: the guest has an emulated processor to unpack it with.
+    return _cpio(entries)
 
 
-def _tap(netns, name):
-    """A TAP device in a namespace; the open end of it."""
+def _tap(netns, name, queues=1, more=0):
+    """A TAP device in a namespace, with these flags more; the open ends of it."""
+    fds = []
     with netns.entered():
-        fd = os.open("/dev/net/tun", os.O_RDWR)
-        fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TAP | IFF_NO_PI))
+        for _ in range(queues):
+            fds.append(os.open("/dev/net/tun", os.O_RDWR))
+            several = IFF_MULTI_QUEUE if queues > 1 else 0
+            fcntl.ioctl(fds[-1], TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TAP | IFF_NO_PI | several | more))
     netns.ip(f"link set {name} up")
-    return fd
+    return fds
+
+
+class Card(typing.NamedTuple):
+    """A network card behind a port of its own, from which it can be pulled, whose wire is a TAP device in a namespace."""
+
+    netns: Netns
+    device: str
+    model: str = "virtio-net-pci"
+    options: str = ""
+    queues: int = 1
 
 
 class Guest:
     """A running guest. `links` are (namespace, device): each becomes a TAP device there, and eth0, eth1, ... in the guest. `programs` are files of
     this machine that it has, where they are here, with their libraries. `vhosts` are sockets of vhost-user back-ends, (path, MAC address): cards
-    with two pairs of queues, behind those of `links`."""
+    with two pairs of queues, behind those of `links`. `cards` come with an IOMMU, and without a name in the guest: who wants them there loads their
+    drivers. `more` are words for its kernel."""
 
-    def __init__(self, links, modules=(), memory_mib=192, programs=(), vhosts=()):
+    def __init__(self, links, modules=(), memory_mib=192, programs=(), vhosts=(), cards=(), more=""):
         self.dir = tempfile.mkdtemp(prefix="quiver-guest-")
-        self.seen = b""
+        self.seen, self.cards = b"", cards
         initrd = os.path.join(self.dir, "initrd")
         with open(initrd, "wb") as f:
-            f.write(_initrd(["virtio_pci", "virtio_net", *modules], programs))
+            virtio = ["virtio_pci", "virtio_net"] if links or vhosts else []
+            f.write(_initrd([*virtio, *modules], programs))
         words = [QEMU, "-accel", "tcg", "-cpu", "max", "-m", str(memory_mib), "-nodefaults", "-no-user-config", "-no-reboot",
                  "-display", "none", "-serial", "stdio", "-kernel", kernel(), "-initrd", initrd,
-                 "-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 random.trust_cpu=on tsc=unstable no_timer_check"]
+                 "-qmp", f"unix:{self.dir}/qmp,server=on,wait=off",
+                 "-append", f"console=ttyS0 quiet panic=-1 net.ifnames=0 random.trust_cpu=on tsc=unstable no_timer_check {more}"]
         fds = []
         for n, (netns, device) in enumerate(links):
-            fds.append(_tap(netns, device))
+            fds += _tap(netns, device)
             words += ["-netdev", f"tap,id=n{n},fd={fds[-1]}",
                       "-device", f"virtio-net-pci,netdev=n{n},mac=02:00:00:00:aa:{n:02x},speed=1000,duplex=full,romfile="]
         if vhosts:
@@ -141,12 +160,20 @@ class Guest:
             # Without MSI-X, at whose vectors QEMU 7.2 ends (SIGSEGV) where it has vhost-user without KVM.
             words += ["-chardev", f"socket,id=c{n},path={path},reconnect=1", "-netdev", f"vhost-user,id=v{n},chardev=c{n},queues=2",
                       "-device", f"virtio-net-pci,netdev=v{n},mac={mac},mq=on,vectors=0,romfile="]
+        if cards:
+            # Addresses of 48 bits, as processes have them. Each function is alone in its group behind a port of its own.
+            words += ["-machine", "q35", "-device", "intel-iommu,intremap=on,aw-bits=48"]
+        for n, card in enumerate(cards):
+            ends = _tap(card.netns, card.device, card.queues, IFF_VNET_HDR)
+            fds += ends
+            words += ["-netdev", f"tap,id=c{n},fds={':'.join(map(str, ends))}", "-device", f"pcie-root-port,id=p{n},chassis={n + 1},slot={n + 1}",
+                      "-device", self._card(n, card)]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         pass_fds=fds)
         for fd in fds:
             os.close(fd)
         try:
-            self._answer(60)
+            self._answer(120)
         except BaseException:
             self.stop()
             raise
@@ -175,6 +202,33 @@ class Guest:
         if check and status != 0:
             raise AssertionError(f"the guest: {line}: status {status}\n{text}")
         return text
+
+    @staticmethod
+    def _card(n, card):
+        return f"{card.model},id=d{n},netdev=c{n},bus=p{n},mac=02:00:00:00:cc:{n:02x},romfile={card.options}"
+
+    def qemu(self, command, **arguments):
+        """Has QEMU do something (QMP)."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(20)
+            s.connect(os.path.join(self.dir, "qmp"))
+            lines = s.makefile("rw")
+            for what in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
+                lines.write(json.dumps(what) + "\n")
+                lines.flush()
+                while not {"return", "error"} & (answer := json.loads(lines.readline() or '{"error": "it ended"}')).keys():
+                    pass
+                assert "error" not in answer, f"QEMU: {command}: {answer['error']}"
+            return answer["return"]
+
+    def pull(self, n):
+        """Takes a card away, once the guest lets go of it."""
+        self.qemu("device_del", id=f"d{n}")
+
+    def plug(self, n):
+        """Puts it back."""
+        said = self.qemu("human-monitor-command", **{"command-line": f"device_add {self._card(n, self.cards[n])}"})
+        assert not said, said
 
     def stop(self):
         """Ends it."""
