@@ -1,67 +1,10 @@
 """How many receive queues a device has, changed while packets flow."""
 
 import os
-import threading
 
 import pytest
-from frames import Raw, into, udp4
+from flows import Traffic
 from harness import Bench, CtlError, run, wait_for
-
-FLOWS = range(4000, 4032)
-
-
-class Traffic:
-    """Numbered packets of some flows from left to right, as many under way as rings hold well, while it is entered."""
-
-    def __init__(self, t):
-        a, b = t.ports["left"], t.ports["right"]
-        self._heads = {port: bytes(into(a) / udp4(a.host, b.host, size=0, sport=port) / Raw(bytes(4)))[:-4] for port in FLOWS}
-        self._t, self._end, self.trouble = t, threading.Event(), []
-        self.sent = self.got = 0
-        self._threads = [threading.Thread(target=f, daemon=True) for f in (self._send, self._take)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, kind, value, trace):
-        self._end.set()
-        for thread in self._threads:
-            thread.join()
-        if kind is None:
-            assert not self.trouble and self.got == self.sent, (self.trouble, self.got, self.sent)
-
-    def _send(self):
-        # On one processor: Linux hands packets to that which sends them, and who moves overtakes what waits on another.
-        os.sched_setaffinity(threading.get_native_id(), {min(os.sched_getaffinity(0))})
-        number = 0
-        while not self._end.is_set() and not self.trouble:
-            if self.sent > self.got + 512:
-                self._end.wait(0.001)
-                continue
-            number += 1
-            # A checksum of UDP over other bytes would be wrong; the router does not look.
-            self._t.left.send(*(head + number.to_bytes(4, "big") for head in self._heads.values()))
-            self.sent += len(self._heads)
-
-    def _take(self):
-        last = dict.fromkeys(FLOWS, 0)
-        while not self.trouble and (not self._end.is_set() or self.got < self.sent or self._threads[0].is_alive()):
-            try:
-                frames = self._t.right.take(min(32, max(1, self.sent - self.got)), timeout=10)
-            except Exception as e:  # noqa: BLE001: whatever it is, the test tells
-                if self._end.is_set() and self.got == self.sent:
-                    return
-                self.trouble.append(f"{self.sent} sent, {self.got} came: {e}")
-                return
-            for frame in map(bytes, frames):
-                port, number = int.from_bytes(frame[34:36], "big"), int.from_bytes(frame[42:46], "big")
-                if number != last[port] + 1:
-                    self.trouble.append(f"flow {port}: {number} behind {last[port]}")
-                last[port] = number
-            self.got += len(frames)
-
 
 def queues(t, name="left"):
     return [p["queue"] for p in t.router.json(f"show interface rx-placement {name}")]
@@ -79,8 +22,7 @@ def test_queues_come_and_go_and_no_packet_is_lost_or_overtaken(workers):
             for count in [2, 4, 1, 3, 2, 1, 4, 8, 1] * 4:
                 t.ctl(f"set interface rx-queues left {count}")
                 assert sorted(queues(t)) == list(range(count)) and not traffic.trouble
-                at = traffic.got
-                wait_for("packets come", lambda: traffic.got > at + 200 or traffic.trouble)
+                traffic.more(200)
         assert traffic.got > 5000
         t.ctl("set interface rx-queues left 3")
         t.ctl(f"set interface rx-placement left queue 0 worker {workers - 1}")
@@ -107,7 +49,7 @@ def t():
 def test_flows_use_all_queues(t):
     t.ctl("set interface rx-queues left 4")
     with Traffic(t) as traffic:
-        wait_for("packets come", lambda: traffic.got > 2000 or traffic.trouble)
+        traffic.more(2000)
     load = t.router.json("show interface rx-placement left")
     assert {p["worker"] for p in load} == {0, 1}
     t.ctl("set interface rx-queues left 1")
@@ -158,7 +100,7 @@ def test_what_cannot_be_leaves_all_as_it_was(t, tmp_path):
                 assert t.ctl("show configuration") == was and sorted(queues(t)) == [0, 1]
         finally:
             run(f"prlimit --pid {pid} --nofile={usual[0]}:{usual[1]}")
-        wait_for("packets come", lambda: traffic.got > 1000 or traffic.trouble)
+        traffic.more(1000)
         t.ctl("set interface rx-queues left 3")
         t.ctl("set interface rx-queues left 1")
 
@@ -174,4 +116,4 @@ def test_a_device_that_was_away_has_as_many_as_were_set(t):
     wait_for("it has link", lambda: t.router.interface("left")["link"])
     with Traffic(t) as traffic:
         t.ctl("set interface rx-queues left 1")
-        wait_for("packets come", lambda: traffic.got > 500 or traffic.trouble)
+        traffic.more(500)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from frames import Raw, into, udp4
+from flows import pass_through
 from harness import Bench, CtlError, Netns, Router, wait_for
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -26,31 +26,18 @@ def handed(t):
     return got
 
 
-def send(t, ports, at, count):
-    """Sends packets of flows in turns, and answers the numbers that came of each."""
-    a, b = t.ports["left"], t.ports["right"]
-    frames = [bytes(into(a) / udp4(a.host, b.host, size=0, sport=port) / Raw(n.to_bytes(4, "big")))
-              for n in range(at, at + count) for port in ports]
-    t.left.send(*frames)
-    got = {port: [] for port in ports}
-    for frame in t.right.take(len(frames)):
-        got[int.from_bytes(frame[34:36], "big")].append(int.from_bytes(frame[42:46], "big"))
-    return got
-
-
 def test_both_workers_have_flows_and_each_keeps_its_order(t):
     t.ctl("set interface handoff left workers all")
     ports, draw = range(4000, 4020), random.Random(7)
     for at in range(0, 200, 5):
-        got = send(t, ports, at, 5)
-        assert got == {port: list(range(at, at + 5)) for port in ports}
+        assert pass_through(t, ports, range(at, at + 5)) == {port: list(range(at, at + 5)) for port in ports}
         t.ctl(draw.choice(["set interface handoff left workers all", "set interface handoff left workers 1",
                            "set interface handoff left workers 0-1 symmetrical", "set interface handoff left disable",
                            "set interface rx-placement left worker 1", "set interface rx-placement left worker 0", "set workers 3",
                            "set workers 2"]))
     t.ctl("set interface handoff left disable")
     t.ctl("set interface handoff left workers 0,1")
-    send(t, ports, 0, 5)
+    pass_through(t, ports, range(5))
     assert set(handed(t)) == {0, 1} and sum(handed(t).values()) >= 100
     assert "handed-off" in t.ctl("show errors")
     assert "worker-handoff" in t.ctl("show features left")
@@ -76,7 +63,7 @@ def test_commands_and_the_document_say_the_same(t, tmp_path):
     for file in (many, one, many, one):
         t.ctl(f"configuration apply {file} exact")
         assert t.ctl("show configuration") == file.read_text()
-        assert send(t, [5000], 0, 3) == {5000: [0, 1, 2]}
+        assert pass_through(t, [5000], range(3)) == {5000: [0, 1, 2]}
     t.ctl("set interface handoff left disable")
     t.ctl("set workers 2")
 

@@ -5,7 +5,8 @@ import random
 from pathlib import Path
 
 import pytest
-from frames import ARP, Ether, Raw, into, out_of, through4, udp4
+from flows import numbered, sorted_out
+from frames import ARP, Ether, into, out_of, through4, udp4
 from harness import Bench, CtlError, wait_for
 from test_af_xdp import driver
 from test_reassembly import echo4, echo6
@@ -15,16 +16,6 @@ def threads(t):
     return [row["name"] for row in t.router.json("show threads")]
 
 
-def flow(t, port, numbers):
-    """Frames of one flow from left to right, with their numbers."""
-    a, b = t.ports["left"], t.ports["right"]
-    out = []
-    for n in numbers:
-        packet = udp4(a.host, b.host, size=0, sport=port) / Raw(n.to_bytes(4, "big"))
-        out.append(bytes(into(a) / packet))
-    return out
-
-
 @pytest.mark.parametrize("how", ["af-packet", "af-xdp"])
 def test_workers_come_and_go_and_no_packet_is_lost_or_overtaken(how):
     extra = driver("left", "right") if how == "af-xdp" else {}
@@ -32,12 +23,11 @@ def test_workers_come_and_go_and_no_packet_is_lost_or_overtaken(how):
     try:
         draw = random.Random(7)
         for at in range(0, 40 * 50, 50):
-            t.left.send(*flow(t, 4000, range(at, at + 50)))
+            t.left.send(*numbered(t, [4000], range(at, at + 50)))
             count = draw.randint(1, 4)
             t.ctl(f"set workers {count}")
             assert threads(t) == ["quiver_main", *(f"quiver_wk_{w}" for w in range(count))]
-            got = [int.from_bytes(frame[42:46], "big") for frame in t.right.take(50)]
-            assert got == list(range(at, at + 50))
+            assert sorted_out(t.right.take(50)) == {4000: list(range(at, at + 50))}
         left = lambda: len(os.listdir(f"/proc/{t.router.process.pid}/fd"))
         t.ctl("set workers 4")
         before = left()
