@@ -3,10 +3,13 @@
 from .netns import Netns, run
 
 
-def veth(ns_a, a, ns_b, b, mtu=None, mac_a=None, mac_b=None):
-    """A cable between device `a` in `ns_a` and device `b` in `ns_b`; both ends up."""
-    run(f"ip link add {a} netns {ns_a.name} type veth peer name {b} netns {ns_b.name}")
+def veth(ns_a, a, ns_b, b, mtu=None, mac_a=None, mac_b=None, queues=None):
+    """A cable between device `a` in `ns_a` and device `b` in `ns_b`; both ends up, with a queue of either kind, and at most `queues`."""
+    most = f"numrxqueues {queues} numtxqueues {queues}" if queues else ""
+    run(f"ip link add {a} {most} netns {ns_a.name} type veth peer name {b} {most} netns {ns_b.name}")
     for ns, device, mac in ((ns_a, a, mac_a), (ns_b, b, mac_b)):
+        if queues:
+            ns.run(f"ethtool -L {device} rx 1 tx 1")
         if mac:
             ns.ip(f"link set {device} address {mac}")
         if mtu:

@@ -208,7 +208,7 @@ class Bench:
 
     open = []
 
-    def __init__(self, extra=None, ports=("left", "right"), addresses=True, neighbors=True, mtu=None, start=True):
+    def __init__(self, extra=None, ports=("left", "right"), addresses=True, neighbors=True, mtu=None, start=True, queues=None):
         Bench.open.append(self)
         self.inside, self.outside = Netns("r"), Netns("w")
         self.ports = {name: Port(name, n) for n, name in enumerate(ports, 1)}
@@ -220,7 +220,7 @@ class Bench:
             "punt": {c: {"rate": 100000} for c in ("ttl-exceeded", "icmp-error")},
         }
         for p in self.ports.values():
-            veth(self.inside, p.name, self.outside, p.name, mtu=mtu or 1500, mac_a=p.mac, mac_b=p.host_mac)
+            veth(self.inside, p.name, self.outside, p.name, mtu=mtu or 1500, mac_a=p.mac, mac_b=p.host_mac, queues=queues)
             self.wires[p.name] = Wire(self.outside, p.name, p.host_mac)
             fields = {"mtu": mtu} if mtu else {}
             if addresses:

@@ -4,6 +4,7 @@ import re
 import signal
 
 import pytest
+from flows import pass_through
 from frames import through4, through6
 from harness import Bench, CtlError, Router, wait_for
 from harness.host import veth
@@ -257,5 +258,16 @@ def test_more_workers_than_queues():
             t.right.send(sent)
             t.left.expect(want)
         t.router.check_quiet()
+    finally:
+        t.close()
+
+
+def test_all_queues_of_a_veth_whose_number_was_set_are_the_routers():
+    """A program works only on those that a veth had when it was attached."""
+    t = Bench(driver("left", **{"rx-queues": 3}), queues=3)
+    try:
+        t.outside.run("ethtool -L left tx 3")
+        flows = range(4000, 4030)
+        assert pass_through(t, flows, range(3)) == {port: [0, 1, 2] for port in flows}
     finally:
         t.close()

@@ -10,10 +10,11 @@ def queues(t, name="left"):
     return [p["queue"] for p in t.router.json(f"show interface rx-placement {name}")]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_queues_come_and_go_and_no_packet_is_lost_or_overtaken(workers):
-    t = Bench({"quiver": {"workers": {"count": workers}}})
+@pytest.mark.parametrize("workers, driver", [(1, "af-packet"), (2, "af-packet"), (2, "auto")])
+def test_queues_come_and_go_and_no_packet_is_lost_or_overtaken(workers, driver):
+    t = Bench({"quiver": {"workers": {"count": workers}}, "devices": {"left": {"driver": driver}}})
     try:
+        assert "af-packet on Linux device left" in t.ctl("show hardware-interfaces left")
         fds = lambda: len(os.listdir(f"/proc/{t.router.process.pid}/fd"))
         t.ctl("set interface rx-queues left 2")
         t.ctl("set interface rx-queues left 1")
@@ -27,6 +28,7 @@ def test_queues_come_and_go_and_no_packet_is_lost_or_overtaken(workers):
         t.ctl("set interface rx-queues left 3")
         t.ctl(f"set interface rx-placement left queue 0 worker {workers - 1}")
         t.ctl("set interface rx-placement left queue 1 worker 0")
+        assert ("driver: auto" in t.ctl("show configuration")) == (driver == "auto")
         [hardware] = t.router.json("show hardware-interfaces left")
         placed = {(p["queue"], p["worker"] + 1) for p in t.router.json("show interface rx-placement left")}
         assert {(q["queue"], q["thread"]) for q in hardware["rx-queues"]} == placed and len(placed) == 3

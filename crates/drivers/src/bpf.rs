@@ -11,8 +11,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 // linux/bpf.h
 const MAP_CREATE: i32 = 0;
 const MAP_UPDATE_ELEM: i32 = 2;
+const MAP_DELETE_ELEM: i32 = 3;
 const PROG_LOAD: i32 = 5;
 const LINK_CREATE: i32 = 28;
+const LINK_UPDATE: i32 = 29;
 const LINK_DETACH: i32 = 34;
 const LICENSE: &CStr = c"Apache-2.0";
 const NAME: [u8; 16] = *b"quiver\0\0\0\0\0\0\0\0\0\0";
@@ -67,6 +69,14 @@ struct LinkCreate {
     relative_fd: u32,
     pad: u32,
     expected_revision: u64,
+}
+
+#[repr(C)]
+struct LinkUpdate {
+    link_fd: u32,
+    new_prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
 }
 
 #[repr(C)]
@@ -132,6 +142,13 @@ pub(crate) fn attach(program: &OwnedFd, ifindex: u32, attach: Attach, flags: u32
     unsafe { sys::bpf(LINK_CREATE, &create) }
 }
 
+/// Has another program take the place of that of a link, between two packets.
+pub(crate) fn update(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
+    let update = LinkUpdate { link_fd: number(link), new_prog_fd: number(program), flags: 0, old_prog_fd: 0 };
+    // SAFETY: there is no pointer in it.
+    unsafe { sys::bpf_call(LINK_UPDATE, &update) }.map(drop)
+}
+
 /// What a program answers for a frame.
 #[cfg(test)]
 pub(crate) fn answer(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
@@ -189,6 +206,14 @@ pub(crate) fn write_number(map: &OwnedFd, number: u32) -> io::Result<()> {
 /// Puts a socket into a map.
 pub(crate) fn put_socket(map: &OwnedFd, at: u32, socket: &OwnedFd) -> io::Result<()> {
     put(map, at, number(socket))
+}
+
+/// Takes what stands at a number out of a map of sockets.
+pub(crate) fn take_socket(map: &OwnedFd, at: u32) -> io::Result<()> {
+    let key =
+        MapUpdate { map_fd: number(map), pad: 0, key: &raw const at, value: core::ptr::null(), flags: 0 };
+    // SAFETY: the key is of the map's four bytes, and lives; no value is asked for.
+    unsafe { sys::bpf_call(MAP_DELETE_ELEM, &key) }.map(drop)
 }
 
 fn put(map: &OwnedFd, at: u32, value: u32) -> io::Result<()> {

@@ -90,6 +90,11 @@ pub trait TxQueue: Send {
     /// Takes the packets over (it frees their buffers, now or later). Each starts at its Ethernet header.
     fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport;
 
+    /// Whether its device wants another queue to take its place; what waits in it is handed over then.
+    fn leaves(&mut self) -> bool {
+        false
+    }
+
     /// Called after the last `send` of a loop: hands over what was only queued.
     fn flush(&mut self, buffers: &mut Buffers) -> TxReport {
         let _ = buffers;

@@ -204,7 +204,7 @@ impl Resize for Queues {
         self.all.iter().for_each(|q| q.progress.hold(false));
     }
 
-    fn close(&mut self) {
+    fn close(&mut self) -> Result<(), Error> {
         self.turn = None;
         for q in self.others.drain(..) {
             self.earlier = [self.earlier, q.drops()].into_iter().sum();
@@ -213,5 +213,6 @@ impl Resize for Queues {
             // Without it all comes as well.
             let _ = sys::reject_all(&q.socket, false);
         }
+        Ok(())
     }
 }

@@ -5,27 +5,28 @@
 
 mod filter;
 mod program;
+mod queues;
 mod ring;
 mod rx;
 mod settings;
 mod socket;
 mod tx;
 
-use crate::counts::{Drops, RxDrops};
+use crate::counts::RxDrops;
 use crate::error::{Error, Within, check_device_name};
-use crate::host::{Control, Device, Host, PATIENCE, SLOTS, check_queues, check_slots};
+use crate::host::{Control, Device, Host, PATIENCE, Resize, SLOTS, check_queues, check_slots};
 use crate::netns;
 use crate::{Link, af_packet};
 pub use filter::{Kept, MOST_KEPT};
-use graph::{Pool, RxQueue, TxQueue};
+use graph::{Pool, TxQueue};
 pub use program::Mode;
 use program::Program;
+use queues::{Queues, Wanted};
 use settings::Tuned;
-use socket::{FRAME, Shared, Wanted};
+use socket::FRAME;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const DEFAULT_SLOTS: usize = 2048;
 /// Part of the pool that a queue takes at most, where its slots were not asked for.
@@ -96,13 +97,9 @@ pub struct Handle {
     /// What comes that stays Linux's.
     pub kept: Vec<Kept>,
     program: Program,
-    queues: Vec<Arc<Shared>>,
-    /// Transmit queues that nobody has yet.
-    spare: Vec<Box<dyn TxQueue>>,
+    queues: Queues,
     /// Behind all that has a socket: a queue that has one cannot be taken from the device.
     tuned: Tuned,
-    /// Of each receive queue.
-    drops: Vec<Arc<Drops>>,
     /// The device in Linux. The last to go: who waits for the device may take it then.
     pub host: Host,
 }
@@ -118,21 +115,23 @@ impl Control for Handle {
 
     /// One of its own while there are some, then one of AF_PACKET.
     fn transmit_queue(&mut self) -> Result<Box<dyn TxQueue>, Error> {
-        self.spare.pop().map_or_else(|| af_packet::transmit_queue(&self.host), Ok)
+        if let Some(queue) = self.queues.spare() {
+            return Ok(queue);
+        }
+        let (queue, spare) = (af_packet::transmit_queue(&self.host)?, self.queues.has_spare());
+        Ok(Box::new(tx::StandIn { queue, spare }))
+    }
+
+    fn drops(&self) -> RxDrops {
+        self.queues.drops()
     }
 
     fn queue_drops(&self) -> Vec<RxDrops> {
-        let of = |(q, drops): (&Arc<Shared>, &Arc<Drops>)| {
-            let mut all = drops.read();
-            if let Some(st) = q.statistics() {
-                all.no_buffer += st.rx_fill_ring_empty_descs;
-                all.ring_full += st.rx_ring_full;
-                // Those without a buffer count there too.
-                all.truncated += st.rx_dropped.saturating_sub(st.rx_fill_ring_empty_descs);
-            }
-            all
-        };
-        self.queues.iter().zip(&self.drops).map(of).collect()
+        self.queues.each_drops()
+    }
+
+    fn resize(&mut self) -> Option<&mut dyn Resize> {
+        Some(self)
     }
 
     fn describe(&self) -> String {
@@ -153,7 +152,7 @@ impl Control for Handle {
     }
 
     fn alive(&self) -> bool {
-        !self.queues.iter().any(|q| q.gone.load(Ordering::Relaxed)) && self.host.alive()
+        !self.queues.are_gone() && self.host.alive()
     }
 }
 
@@ -179,26 +178,22 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
     let software = host.link.kind(state.ifindex)?.is_some();
     let (program, mode) = netns::within(netns, || attach(config, state.ifindex))?;
     let tuned = Tuned::set(Link::open(name, netns)?, state.ifindex, config.rx_queues, mode)?;
-    let (queues, several) = netns::within(netns, || {
-        let wanted = Wanted {
-            name,
-            ifindex: state.ifindex,
-            pool: &config.pool,
-            slots: slots as u32,
-            several: program.several,
-            until: Instant::now() + config.patience,
-        };
-        match socket::sockets(&wanted, config.rx_queues) {
-            // An older kernel.
-            Err(Error::System { cause, .. })
-                if program.several
-                    && matches!(cause.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) =>
-            {
-                socket::sockets(&Wanted { several: false, ..wanted }, config.rx_queues).map(|q| (q, false))
-            }
-            made => made.map(|q| (q, program.several)),
-        }
-    })?;
+    if software && tuned.has_set_queues() {
+        program.renew().map_err(crate::error::system(format!("receive on {name}")))?;
+    }
+    let wanted = Wanted {
+        name: name.clone(),
+        netns: config.netns.clone(),
+        ifindex: state.ifindex,
+        interface: config.interface,
+        pool: Arc::clone(&config.pool),
+        slots: config.slots,
+        several: program.several,
+        software,
+        patience: config.patience,
+    };
+    let (queues, rx) = Queues::open(wanted, config.rx_queues, slots, &program.sockets)?;
+    let several = queues.several();
     // Of addresses that it knows to be Linux's the operator need not be told.
     let whole = |a| config.kept.iter().any(|k| k.to == Some(a) && k.protocol.is_none());
     let partly = |a| config.kept.iter().any(|k| k.protocol.is_some() && k.to.is_none_or(|to| to == a));
@@ -210,54 +205,13 @@ pub fn open(config: &Config) -> Result<Device<Handle>, Error> {
         ));
     }
     let mut device = Device {
-        rx: Vec::new(),
+        rx,
         tx: Vec::new(),
         mac: state.mac,
         mtu: state.mtu,
-        handle: Handle {
-            mode,
-            slots,
-            kept: config.kept.clone(),
-            program,
-            queues: queues.iter().map(|q| Arc::clone(&q.shared)).collect(),
-            tuned,
-            drops: queues.iter().map(|_| Arc::default()).collect(),
-            spare: Vec::new(),
-            host,
-        },
+        handle: Handle { mode, slots, kept: config.kept.clone(), program, queues, tuned, host },
         conflicts: notes,
     };
-    for (n, q) in queues.into_iter().enumerate() {
-        let sockets = &device.handle.program.sockets;
-        q.shared.enlist(sockets, n as u32).map_err(crate::error::system(format!("receive on {name}")))?;
-        let shared = Arc::clone(&q.shared);
-        device.rx.push(Box::new(rx::XdpRx {
-            shared,
-            ring: q.rx,
-            fill: q.fill,
-            interface: config.interface,
-            drops: Arc::clone(&device.handle.drops[n]),
-            filled: 0,
-            slots: slots as u32,
-            part: None,
-            lost: false,
-            software,
-            now_ns: 0,
-        }) as Box<dyn RxQueue>);
-        let control = netns::within(netns, || crate::host::packet_socket(name))?;
-        device.handle.spare.push(Box::new(tx::XdpTx::new(tx::Out {
-            shared: q.shared,
-            ring: q.tx,
-            done: q.done,
-            several,
-            down: false,
-            posted: 0,
-            control,
-            name: name.clone(),
-            scratch: tx::Out::scratch(),
-        })));
-    }
-    device.handle.spare.reverse();
     for _ in 0..config.tx_queues {
         device.tx.push(device.handle.transmit_queue()?);
     }
@@ -286,11 +240,7 @@ fn attach(config: &Config, ifindex: u32) -> Result<(Program, Mode), Error> {
             },
         }
     };
-    let with = |mode| {
-        Program::attach(ifindex, config.rx_queues, mode, &config.kept)
-            .map(|p| (p, mode))
-            .map_err(explain(mode))
-    };
+    let with = |mode| Program::attach(ifindex, mode, &config.kept).map(|p| (p, mode)).map_err(explain(mode));
     match config.mode {
         Some(mode) => with(mode),
         None => match with(Mode::Native) {

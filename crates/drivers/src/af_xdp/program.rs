@@ -3,6 +3,7 @@
 
 use super::filter::{self, Kept};
 use crate::bpf::{self, Attach, ProgramKind};
+use crate::host::MAX_QUEUES;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -57,6 +58,11 @@ fn code(map: &OwnedFd) -> Vec<u64> {
     ]
 }
 
+fn load(code: &[u64], several: bool) -> io::Result<OwnedFd> {
+    let kind = if several { HAS_FRAGS } else { 0 };
+    bpf::load(ProgramKind::Xdp, Attach::Xdp, code, kind)
+}
+
 /// The program at work on a device; it ends with this, or with the process, however that ends.
 #[derive(Debug)]
 pub(super) struct Program {
@@ -65,30 +71,34 @@ pub(super) struct Program {
     pub sockets: OwnedFd,
     /// It takes frames that lie in several buffers.
     pub several: bool,
+    code: Vec<u64>,
 }
 
 impl Program {
     /// Has a program work on the device of this index, in the calling thread's namespace, which leaves Linux what is kept. It sends nothing
     /// before there are sockets.
-    pub fn attach(ifindex: u32, queues: usize, mode: Mode, kept: &[Kept]) -> io::Result<Program> {
-        let sockets = bpf::socket_map(queues as u32)?;
+    pub fn attach(ifindex: u32, mode: Mode, kept: &[Kept]) -> io::Result<Program> {
+        // There may be more than there are at first.
+        let sockets = bpf::socket_map(MAX_QUEUES as u32)?;
         let code = filter::code(kept, code(&sockets));
         let flags = match mode {
             Mode::Native => DRV_MODE,
             Mode::Generic => SKB_MODE,
         };
-        let with = |several: bool| {
-            let kind = if several { HAS_FRAGS } else { 0 };
-            let program = bpf::load(ProgramKind::Xdp, Attach::Xdp, &code, kind)?;
-            bpf::attach(&program, ifindex, Attach::Xdp, flags)
-        };
+        let with = |several: bool| bpf::attach(&load(&code, several)?, ifindex, Attach::Xdp, flags);
         // An older kernel, or a driver that takes frames of one buffer.
         let (link, several) = match with(true) {
             Ok(link) => (link, true),
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) => return Err(e),
             Err(_) => (with(false)?, false),
         };
-        Ok(Program { link, sockets, several })
+        Ok(Program { link, sockets, several, code })
+    }
+
+    /// Has it work on all receive queues that the device has by now. A veth takes it for those only that it had when it was attached, and
+    /// Linux takes one for another only where it was loaded anew.
+    pub fn renew(&self) -> io::Result<()> {
+        bpf::update(&self.link, &load(&self.code, self.several)?)
     }
 }
 

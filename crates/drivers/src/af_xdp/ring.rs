@@ -6,6 +6,7 @@
 use crate::sys::Plain;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Which of a socket's rings (`XDP_PGOFF_*`).
@@ -29,9 +30,26 @@ impl Kind {
 }
 
 /// Memory shared with the kernel.
-struct Ring<T> {
+struct Map {
     base: *mut u8,
     bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this; nothing in it is tied to a thread.
+unsafe impl Send for Map {}
+// SAFETY: this gives nothing of it away.
+unsafe impl Sync for Map {}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `Ring::new` with this length, and nothing refers to it any more.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+/// A ring in it.
+struct Ring<T> {
+    map: Arc<Map>,
     producer: *const AtomicU32,
     consumer: *const AtomicU32,
     flags: *const AtomicU32,
@@ -71,11 +89,11 @@ impl<T: Plain> Ring<T> {
             return Err(io::Error::last_os_error());
         }
         let base: *mut u8 = base.cast();
+        let map = Arc::new(Map { base, bytes });
         // SAFETY: all four lie within the mapping, as was just seen.
         let place = |offset: u64| unsafe { base.add(offset as usize) };
         Ok(Ring {
-            base,
-            bytes,
+            map,
             producer: place(at.producer).cast_const().cast(),
             consumer: place(at.consumer).cast_const().cast(),
             flags: place(at.flags).cast_const().cast(),
@@ -107,10 +125,33 @@ impl<T: Plain> Ring<T> {
     }
 }
 
-impl<T> Drop for Ring<T> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made in `new` with this length, and nothing refers to it any more.
-        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+/// How far both sides of a ring are, for who is on neither.
+pub(super) struct Position {
+    _map: Arc<Map>,
+    producer: *const AtomicU32,
+    consumer: *const AtomicU32,
+}
+
+// SAFETY: both indices are atomic, and lie in memory that lives as long as this.
+unsafe impl Send for Position {}
+
+impl Position {
+    fn of<T>(ring: &Ring<T>) -> Position {
+        Position { _map: Arc::clone(&ring.map), producer: ring.producer, consumer: ring.consumer }
+    }
+
+    /// Entries that were ever written.
+    pub fn written(&self) -> u32 {
+        // SAFETY: within the mapping, which lives as long as this, and aligned.
+        unsafe { &*self.producer }.load(Ordering::Acquire)
+    }
+
+    /// Whether the reader has given back all of so many entries.
+    pub fn is_past(&self, written: u32) -> bool {
+        // SAFETY: as above.
+        let read = unsafe { &*self.consumer }.load(Ordering::Acquire);
+        // The one is never far behind the other.
+        read.wrapping_sub(written) as i32 >= 0
     }
 }
 
@@ -161,6 +202,11 @@ impl<T: Plain> Producer<T> {
         self.ring.consumer().load(Ordering::Acquire) == self.at
     }
 
+    /// How far both sides are.
+    pub fn position(&self) -> Position {
+        Position::of(&self.ring)
+    }
+
     /// How far the other side is.
     pub fn taken(&self) -> u32 {
         self.ring.consumer().load(Ordering::Acquire)
@@ -186,6 +232,11 @@ impl<T: Plain> Consumer<T> {
         let ring = Ring::new(fd, kind, at, size)?;
         let at = ring.consumer().load(Ordering::Relaxed);
         Ok(Consumer { ring, at, there: at })
+    }
+
+    /// How far both sides are.
+    pub fn position(&self) -> Position {
+        Position::of(&self.ring)
     }
 
     /// The next entry, if there is one.

@@ -109,6 +109,11 @@ impl RxQueue for XdpRx {
 
     fn poll(&mut self, buffers: &mut Buffers, now_ns: u64, out: &mut Vector) -> usize {
         self.now_ns = now_ns;
+        if self.shared.held.load(Ordering::Acquire) {
+            // What is to be received into is there before anything comes.
+            self.refill(buffers);
+            return 0;
+        }
         let before = out.len();
         let filled = self.filled;
         while out.room() > 0 {

@@ -18,13 +18,15 @@ const PREFIX: &str = "quiver-xdp";
 /// frames overflows in more time.
 const DEFER: (u64, u64) = (2, 200_000);
 /// How long Linux may take to let go of a queue after its socket was closed.
-const LINGERS: Duration = Duration::from_millis(500);
+pub(super) const LINGERS: Duration = Duration::from_millis(500);
 
 /// Settings of a device; those that are `None` were not changed, or cannot be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings {
     /// Receive queues.
     queues: Option<u32>,
+    /// Transmit queues, where the device has them apart.
+    sends: Option<u32>,
     /// The device takes VLAN tags out of frames.
     untags: Option<bool>,
     /// Linux puts frames of a flow together before a program of generic mode sees them.
@@ -39,7 +41,8 @@ impl Settings {
         let (count, time) = (self.defer.map(|d| d.0), self.defer.map(|d| d.1));
         let all =
             [self.queues.map(u64::from), self.untags.map(u64::from), self.merges.map(u64::from), count, time];
-        format!("{PREFIX}.{ifindex}.{}", all.map(text).join("."))
+        let sends = self.sends.map_or(String::new(), |n| format!(".{n}"));
+        format!("{PREFIX}.{ifindex}.{}{sends}", all.map(text).join("."))
     }
 
     fn parse(note: &str, ifindex: u32) -> Option<Settings> {
@@ -52,8 +55,10 @@ impl Settings {
             n => n.parse::<u64>().ok().map(Some),
         };
         let (queues, untags, merges, count, time) = (next()?, next()?, next()?, next()?, next()?);
+        let sends = next().flatten().and_then(|n| u32::try_from(n).ok());
         Some(Settings {
             queues: queues.and_then(|n| u32::try_from(n).ok()),
+            sends,
             untags: untags.map(|n| n != 0),
             merges: merges.map(|n| n != 0),
             defer: count.zip(time),
@@ -80,6 +85,8 @@ pub(super) struct Tuned {
     /// What they were before.
     was: Settings,
     notes: Option<Notes>,
+    /// The queues that it had.
+    found: Option<Channels>,
 }
 
 impl Tuned {
@@ -92,11 +99,12 @@ impl Tuned {
         let count = now.map_or(1, |c| c.receive());
         let was = Settings {
             queues: (count as usize != queues).then_some(count),
+            sends: None,
             untags: untags(&link).filter(|on| *on),
             merges: merges(&link).filter(|on| *on && mode == Mode::Generic),
             defer: defer(&link, None).ok().filter(|now| *now != DEFER),
         };
-        let mut tuned = Tuned { link, ifindex, was, notes: None };
+        let mut tuned = Tuned { link, ifindex, was, notes: None, found: now };
         if was == Settings::default() {
             return Ok(tuned);
         }
@@ -125,6 +133,106 @@ impl Tuned {
             let _ = defer(link, Some(DEFER));
         }
         Ok(tuned)
+    }
+
+    /// Whether it has another number of receive queues by this.
+    pub fn has_set_queues(&self) -> bool {
+        self.was.queues.is_some()
+    }
+
+    /// Has a device take sockets for `queues` queues, without packets for those that are more where it has transmit queues apart.
+    ///
+    /// # Errors
+    /// It cannot have as many.
+    pub fn make_room(&mut self, queues: usize) -> Result<(), Error> {
+        let wanted = queues as u32;
+        let now = self.channels(queues)?;
+        if now.receive() >= wanted {
+            return Ok(());
+        }
+        if !now.are_combined() && self.change(now, now.sending(now.sends().max(wanted))).is_ok() {
+            return Ok(());
+        }
+        self.change(now, now.with(wanted)).map_err(|cause| self.refused(queues, now, cause))
+    }
+
+    /// Has a device whose first `queues` queues have sockets receive by these. How long Linux may take to let go of others.
+    ///
+    /// # Errors
+    /// It does not take that number.
+    pub fn receive_by(&mut self, queues: usize, patience: Duration) -> Result<(), Error> {
+        let wanted = queues as u32;
+        let until = Instant::now() + patience;
+        loop {
+            let now = self.channels(queues)?;
+            // A queue beyond those of the other kind that has a socket is one that goes, to Linux.
+            let sends = self.found.map_or(0, Channels::sends).max(wanted);
+            let both = if now.are_combined() { now.with(wanted) } else { now.with(wanted).sending(sends) };
+            match self.change(now, both) {
+                Err(e) if is_held(&e) && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                // Where the other end of a veth is in the way it sends by as many as before.
+                set => {
+                    let set = set.or_else(|_| self.change(now, now.with(wanted)));
+                    return set.map_err(|cause| self.refused(queues, now, cause));
+                }
+            }
+        }
+    }
+
+    fn channels(&self, queues: usize) -> Result<Channels, Error> {
+        match channels(&self.link) {
+            Some(now) => Ok(now),
+            None if queues == 1 => Ok(Channels::ONE),
+            None => Err(self.refused(queues, Channels::ONE, io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    fn refused(&self, queues: usize, now: Channels, cause: io::Error) -> Error {
+        let what = format!("{queues} receive queues where it has {}", now.receive());
+        Error::Value { name: self.link.name().to_owned(), within: self.link.within(), what, cause }
+    }
+
+    /// Sets the numbers of queues; what they were is noted first.
+    fn change(&mut self, now: Channels, wanted: Channels) -> io::Result<()> {
+        if now == wanted {
+            return Ok(());
+        }
+        let found = self.found.unwrap_or(now);
+        let changed = |c: Channels| Settings {
+            queues: (c.receive() != found.receive()).then_some(found.receive()),
+            sends: (!c.are_combined() && c.sends() != found.sends()).then_some(found.sends()),
+            ..self.was
+        };
+        let (before, after) = (changed(now), changed(wanted));
+        let both = Settings {
+            queues: before.queues.or(after.queues),
+            sends: before.sends.or(after.sends),
+            ..self.was
+        };
+        self.renote(both);
+        let set = set_channels(&self.link, wanted);
+        self.renote(if set.is_ok() { after } else { before });
+        set
+    }
+
+    /// Notes something else with the device, where it is something else.
+    fn renote(&mut self, was: Settings) {
+        let old = std::mem::replace(&mut self.was, was);
+        if old == was {
+            return;
+        }
+        if self.notes.is_none() {
+            self.notes = Notes::open(self.link.netns(), self.ifindex).ok();
+        }
+        let Some(notes) = &self.notes else { return };
+        if was != Settings::default() {
+            notes.write(&was.note(self.ifindex));
+        }
+        if old != Settings::default() {
+            notes.erase(&old.note(self.ifindex));
+        }
     }
 }
 
@@ -175,13 +283,15 @@ fn is_held(e: &io::Error) -> bool {
 /// Puts settings back; whether the number of queues is what it was, where the device has one at all.
 fn restore(link: &Link, was: Settings) -> bool {
     let mut done = true;
-    if let Some(count) = was.queues
+    if (was.queues.is_some() || was.sends.is_some())
         && let Some(now) = channels(link)
-        && now.receive() != count
+        && let count = was.queues.unwrap_or(now.receive())
+        && let sends = was.sends.unwrap_or(now.sends())
+        && (now.receive() != count || now.sends() != sends)
     {
         let until = Instant::now() + LINGERS;
         loop {
-            let set = set_channels(link, now.with(count));
+            let set = set_channels(link, now.with(count).sending(sends));
             done = set.is_ok();
             // More than the device can have is refused in the same words, and for good.
             let held = count <= now.most() && set.is_err_and(|e| is_held(&e));
@@ -204,22 +314,40 @@ fn restore(link: &Link, was: Settings) -> bool {
 }
 
 /// `struct ethtool_channels`, behind its command: most of receive, transmit, other and combined, and how many there are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Channels([u32; 9]);
 
 impl Channels {
+    /// Of a device that does not say.
+    const ONE: Channels = Channels([0, 1, 1, 0, 0, 1, 1, 0, 0]);
+
+    fn are_combined(self) -> bool {
+        self.0[4] != 0
+    }
+
+    /// Transmit queues that are only that.
+    fn sends(self) -> u32 {
+        self.0[6]
+    }
+
+    /// The same with that many of those, as far as there can be.
+    fn sending(mut self, count: u32) -> Channels {
+        self.0[6] = count.min(self.0[2]);
+        self
+    }
+
     fn receive(self) -> u32 {
         self.0[5] + self.0[8]
     }
 
     /// The most that [`Channels::with`] can ask for.
     fn most(self) -> u32 {
-        if self.0[4] != 0 { self.0[4] } else { self.0[1] }
+        if self.are_combined() { self.0[4] } else { self.0[1] }
     }
 
     /// The same with that many receive queues.
     fn with(mut self, count: u32) -> Channels {
-        if self.0[4] != 0 {
+        if self.are_combined() {
             (self.0[5], self.0[8]) = (0, count);
         } else {
             self.0[5] = count;
@@ -311,8 +439,15 @@ mod tests {
     fn a_note_is_read_as_it_was_written() {
         for was in [
             Settings::default(),
-            Settings { queues: Some(4), untags: Some(true), merges: Some(true), defer: Some((0, 0)) },
-            Settings { queues: None, untags: None, merges: None, defer: Some((3, 20_000)) },
+            Settings {
+                queues: Some(4),
+                sends: None,
+                untags: Some(true),
+                merges: Some(true),
+                defer: Some((0, 0)),
+            },
+            Settings { defer: Some((3, 20_000)), ..Settings::default() },
+            Settings { queues: Some(1), sends: Some(2), ..Settings::default() },
         ] {
             assert_eq!(Settings::parse(&was.note(12), 12), Some(was));
             assert_eq!(Settings::parse(&was.note(12), 13), None);

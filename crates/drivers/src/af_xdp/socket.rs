@@ -9,6 +9,7 @@ use graph::buffer::{ROOM, with_room_at};
 use graph::{Buffer, Pool};
 use libc::{SOL_XDP, xdp_desc};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -30,12 +31,16 @@ const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 pub(super) struct Shared {
     socket: Option<OwnedFd>,
     pool: Arc<Pool>,
-    /// By buffer: whether this socket's rings hold it.
-    held: Box<[AtomicU8]>,
+    /// By buffer: whether this socket's rings have it.
+    kernels: Box<[AtomicU8]>,
     /// Packets wait in the transmit ring that the kernel did not take.
     pub pending: AtomicBool,
     /// The device is gone.
     pub gone: AtomicBool,
+    /// The reader leaves what came where it is.
+    pub held: AtomicBool,
+    /// Whoever sends by it is to send by another.
+    pub leaving: AtomicBool,
 }
 
 impl Shared {
@@ -83,7 +88,7 @@ impl Shared {
     /// The kernel holds the buffer from now on; its number.
     #[inline]
     pub fn hold(&self, buf: Buffer) -> u32 {
-        if let Some(h) = self.held.get(buf.number() as usize) {
+        if let Some(h) = self.kernels.get(buf.number() as usize) {
             h.store(1, Ordering::Relaxed);
         }
         buf.number()
@@ -94,7 +99,7 @@ impl Shared {
     #[inline]
     pub fn take(&self, address: u64) -> Option<(Buffer, usize)> {
         let buf = with_room_at((address & ((1 << OFFSET) - 1)) as usize)?;
-        let held = self.held.get(buf as usize)?;
+        let held = self.kernels.get(buf as usize)?;
         if held.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -114,7 +119,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // The kernel writes to its buffers until this has returned.
         self.socket = None;
-        for (buf, held) in self.held.iter().enumerate() {
+        for (buf, held) in self.kernels.iter().enumerate() {
             if held.load(Ordering::Relaxed) != 0 {
                 // SAFETY: it was given to `hold` and has not come out.
                 self.pool.give_back(unsafe { Buffer::from_number(buf as u32) });
@@ -145,12 +150,16 @@ pub(super) struct Wanted<'a> {
     pub until: Instant,
 }
 
-/// Makes the sockets of a device in the calling thread's namespace, one for each of its receive queues. They receive nothing
-/// before the device's program sends them something.
-pub(super) fn sockets(w: &Wanted<'_>, count: usize) -> Result<Vec<Queue>, Error> {
+/// Makes sockets of a device in the calling thread's namespace, one for each of these receive queues. They receive nothing before the
+/// device's program sends them something. All have the memory of the first, which is there where others are.
+pub(super) fn sockets(
+    w: &Wanted<'_>,
+    queues: Range<usize>,
+    first: Option<&Shared>,
+) -> Result<Vec<Queue>, Error> {
     let mut all: Vec<Queue> = Vec::new();
-    for queue in 0..count {
-        let first = all.first().map(|q| q.shared.fd());
+    for queue in queues {
+        let first = first.or(all.first().map(|q| &*q.shared)).map(Shared::fd);
         all.push(socket(w, queue as u32, first)?);
     }
     Ok(all)
@@ -229,13 +238,15 @@ fn socket(w: &Wanted<'_>, queue: u32, first: Option<RawFd>) -> Result<Queue, Err
         },
         _ => Error::System { what: format!("bind an AF_XDP socket to queue {queue} of {name}"), cause },
     })?;
-    let held = (0..w.pool.count()).map(|_| AtomicU8::new(0)).collect();
+    let kernels = (0..w.pool.count()).map(|_| AtomicU8::new(0)).collect();
     let shared = Shared {
         socket: Some(s),
         pool: Arc::clone(w.pool),
-        held,
+        kernels,
         pending: AtomicBool::new(false),
         gone: AtomicBool::new(false),
+        held: AtomicBool::new(false),
+        leaving: AtomicBool::new(false),
     };
     Ok(Queue { shared: Arc::new(shared), rx, fill, tx, done })
 }

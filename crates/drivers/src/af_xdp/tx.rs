@@ -9,10 +9,12 @@ use graph::{Buffer, Buffers, Desc, Packets, Row, TxCaps, TxQueue, TxReport, flag
 use libc::xdp_desc;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Calls in a row of which the kernel may send nothing, before the rest waits.
 const PATIENCE: u32 = 3;
+/// Calls at most by which a queue that goes is emptied.
+const LAST_CALLS: u32 = 64;
 /// Bytes of the largest super-frame's largest segment.
 const SCRATCH: usize = 1 << 16;
 
@@ -193,6 +195,15 @@ impl TxQueue for XdpTx {
         self.caps
     }
 
+    fn leaves(&mut self) -> bool {
+        let leaving = self.out.shared.leaving.load(Ordering::Relaxed);
+        let mut calls = 0;
+        while leaving && !self.out.ring.is_drained() && calls < LAST_CALLS && self.out.shared.kick().is_ok() {
+            calls += 1;
+        }
+        leaving
+    }
+
     fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
         let mut report = TxReport::default();
         let XdpTx { out, stage, .. } = self;
@@ -218,5 +229,30 @@ impl TxQueue for XdpTx {
         }
         out.push(buffers, &mut report);
         report
+    }
+}
+
+/// Sends by AF_PACKET for a worker for which the device has no queue, for as long as that is so.
+pub(super) struct StandIn {
+    pub queue: Box<dyn TxQueue>,
+    /// The device has a queue that nobody has.
+    pub spare: Arc<AtomicBool>,
+}
+
+impl TxQueue for StandIn {
+    fn caps(&self) -> TxCaps {
+        self.queue.caps()
+    }
+
+    fn leaves(&mut self) -> bool {
+        self.spare.load(Ordering::Relaxed)
+    }
+
+    fn send(&mut self, buffers: &mut Buffers, packets: Packets<'_>) -> TxReport {
+        self.queue.send(buffers, packets)
+    }
+
+    fn flush(&mut self, buffers: &mut Buffers) -> TxReport {
+        self.queue.flush(buffers)
     }
 }

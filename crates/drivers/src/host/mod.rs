@@ -107,16 +107,21 @@ pub trait Control {
 
 /// Receive queues whose number is changed while packets flow: none is lost, and none overtakes another of its flow.
 ///
-/// Other queues take the place of those that there are: [`Resize::open`], workers get the new ones, [`Resize::turn`], [`Resize::settled`],
-/// workers give the old ones back, which are dropped, [`Resize::close`]. Each call may wait for the kernel or for workers.
+/// Other queues take the place of those that there are, but for those that stay: [`Resize::open`], workers get the new ones,
+/// [`Resize::turn`], [`Resize::settled`], workers give back those that go, which are dropped, [`Resize::close`]. Each call may wait for the
+/// kernel or for workers.
 pub trait Resize {
-    /// Opens other queues, which get no packets yet.
+    /// How many of the queues stay where there are to be so many: the first ones.
+    fn staying(&self, _queues: usize) -> usize {
+        0
+    }
+    /// Opens those that are missing, which get no packets yet.
     ///
     /// # Errors
     /// The system refuses.
     fn open(&mut self, queues: usize) -> Result<Vec<Box<dyn RxQueue>>, Error>;
-    /// Has packets come to the queues that were opened, which wait until [`Resize::settled`]. The others have been emptied when this returns:
-    /// what they held is still with their workers.
+    /// Has packets come to the queues that were opened, which wait until [`Resize::settled`]. Those that go have been emptied when this
+    /// returns: what they held is still with their workers.
     ///
     /// # Errors
     /// The system refuses: packets come as before.
@@ -124,7 +129,10 @@ pub trait Resize {
     /// What came out of the queues that were emptied has been sent on.
     fn settled(&mut self);
     /// Forgets the queues that get no packets: those before, or those that were opened.
-    fn close(&mut self);
+    ///
+    /// # Errors
+    /// The device does not do without those before: they are to be opened again.
+    fn close(&mut self) -> Result<(), Error>;
 }
 
 impl Host {

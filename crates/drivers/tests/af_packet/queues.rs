@@ -183,7 +183,7 @@ fn queues_come_and_go_under_a_flood() {
                     tell[i % workers].send(Told::Give(back)).unwrap();
                     drop(queue.recv().unwrap());
                 }
-                q.close();
+                q.close().unwrap();
                 have = n;
                 std::thread::sleep(Duration::from_millis(5));
             }

@@ -57,6 +57,11 @@ impl InterfaceTx {
         self.queues.get(index as usize).is_some_and(Option::is_some)
     }
 
+    /// Whether the queue of an interface is to be another; what waits in it is handed over then.
+    pub fn leaves(&mut self, index: IfIndex) -> bool {
+        self.queues.get_mut(index as usize).and_then(Option::as_mut).is_some_and(|q| q.leaves())
+    }
+
     /// Moves the packets to interface `index` to the front of `packets`, where `same` of them already stand; how many.
     fn gather(&mut self, packets: &mut [Desc], index: IfIndex, same: usize) -> usize {
         self.others.bring_forward(packets, same, |d, _, _, _| d.tx == index)

@@ -592,8 +592,8 @@ impl Router {
         Err(OpError::new(format!("there is an interface {name} already")))
     }
 
-    /// Whether the rings of one Linux device more leave enough buffers.
-    fn check_rings(&self, new: &HostConfig) -> Result<(), String> {
+    /// Whether the rings of a Linux device beside those of all others, or of all but this one, leave enough buffers.
+    pub(super) fn check_rings(&self, new: &HostConfig, but: Option<u32>) -> Result<(), String> {
         let buffers = self.pool().count();
         let hold = |c: &HostConfig| devices::rings_hold(c.driver, c.rx_queues, c.slots, buffers);
         let need = hold(new);
@@ -601,7 +601,7 @@ impl Router {
             return Ok(());
         }
         let others = self.interfaces().filter_map(|i| match &i.origin {
-            Op::CreateHost { config, .. } => Some(hold(config)),
+            Op::CreateHost { config, .. } if Some(i.index) != but => Some(hold(config)),
             _ => None,
         });
         devices::check_held(others.sum::<usize>() + need, buffers)
@@ -620,7 +620,7 @@ impl Router {
                 self.new_name(name)?;
                 let (name, config) = (name.clone(), config.clone());
                 config.check().map_err(|e| OpError::new(format!("{name}: {e}")))?;
-                self.check_rings(&config).map_err(|e| OpError::new(format!("{name}: {e}")))?;
+                self.check_rings(&config, None).map_err(|e| OpError::new(format!("{name}: {e}")))?;
                 self.lose_dead(&config);
                 let pool = std::sync::Arc::clone(self.pool());
                 self.open_device(name, op, Asks::Linux, move |index, workers| {

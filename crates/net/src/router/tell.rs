@@ -73,10 +73,7 @@ impl Todo {
             }
             Todo::OpenQueues(queues) => d.open_queues(*queues),
             Todo::TurnQueues(_) => d.resize().ok_or_else(no_resize).and_then(|q| q.turn()),
-            Todo::CloseQueues(_) => {
-                d.resize().into_iter().for_each(|q| q.close());
-                Ok(())
-            }
+            Todo::CloseQueues(_) => d.resize().map_or(Ok(()), |q| q.close()),
         };
         (self, result, seen)
     }

@@ -357,6 +357,29 @@ impl Workers {
         });
     }
 
+    /// Whether a worker's transmit queue for an interface is to be another, which has handed over all that waited in it.
+    pub fn leaves_transmit_queue(&self, worker: usize, interface: u32) -> bool {
+        let ask = move |w: &mut graph::Worker| {
+            w.dispatcher.node_mut::<InterfaceTx>("interface-tx").is_some_and(|tx| tx.leaves(interface))
+        };
+        self.handles.get(worker).and_then(|w| w.call(ask)).unwrap_or(false)
+    }
+
+    /// Gives a worker another transmit queue for an interface, behind all that waits in the one that it had; that one.
+    pub fn renew_transmit_queue(
+        &self,
+        worker: usize,
+        interface: u32,
+        queue: Box<dyn graph::TxQueue>,
+    ) -> Option<Box<dyn graph::TxQueue>> {
+        let renew = move |w: &mut graph::Worker| {
+            let tx = w.dispatcher.node_mut::<InterfaceTx>("interface-tx")?;
+            tx.leaves(interface);
+            tx.set(interface, Some(queue))
+        };
+        self.handles.get(worker)?.call(renew).flatten()
+    }
+
     /// Those of some interfaces for which a worker has no transmit queue.
     pub fn without_transmit_queue(&self, worker: usize, mut interfaces: Vec<u32>) -> Vec<u32> {
         let ask = move |w: &mut graph::Worker| {

@@ -34,13 +34,13 @@ pub(super) fn all() -> Vec<Command<Router>> {
         .example("set interface rx-placement left queue 0 auto"),
         Command::write(
             "set interface rx-queues <interface:interface> <queues:u8 1..64>",
-            "Change how many receive queues an AF_PACKET device has",
+            "Change how many receive queues a Linux device has",
             set_queues,
         )
         .details(
             "While packets flow: none is lost, and none overtakes another of its flow. A queue stays with the worker of its number; those that \
-             are more go to the workers that have the fewest. Devices of other drivers, and those with a ring of version 3, keep the number \
-             that they were made with.",
+             are more go to the workers that have the fewest. A device with AF_XDP gets as many of its own, and may lose packets by that. \
+             Devices of other drivers, and those with a ring of version 3, keep the number that they were made with.",
         )
         .example("set interface rx-queues left 4"),
     ]

@@ -85,7 +85,8 @@ impl HostConfig {
 
     /// Whether the number of its receive queues may be changed while packets flow.
     pub fn is_resized(&self) -> bool {
-        self.driver == HostDriver::AfPacket && self.ring == Ring::V2
+        // Blocks of the other ring of AF_PACKET do not tell how far they are filled.
+        self.driver == HostDriver::AfXdp || self.ring == Ring::V2
     }
 
     /// Whether a change of that number leads from this to another.
