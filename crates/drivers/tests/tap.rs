@@ -181,6 +181,79 @@ fn a_persistent_device_stays_and_is_taken_again() {
 }
 
 #[test]
+fn a_persistent_device_with_several_queues_is_taken_with_one() {
+    if !root() {
+        return;
+    }
+    let ns = Ns::new();
+    let c = Config { persist: true, ..config(&ns, "tap0") };
+    let first = tap::open(&Config { rx_queues: 2, ..c.clone() }).unwrap();
+    let index = first.handle.ifindex;
+    // Of such a device others could take a queue as well.
+    let hasty = Config { patience: Default::default(), ..c.clone() };
+    for held in [hasty.clone(), Config { rx_queues: 2, ..hasty }] {
+        assert!(error(&held).ends_with("another process uses this TAP"), "{}", error(&held));
+    }
+    drop(first);
+    ns.ip("addr add 10.77.0.1/24 dev tap0");
+    let mut again = tap::open(&c).unwrap();
+    assert_eq!((again.rx.len(), again.handle.ifindex, again.handle.made_anew), (1, index, false));
+    assert!(ns.ip("addr show tap0").contains("10.77.0.1/24"));
+    let (pool, host) = (pool(), Raw::new(&ns, "tap0"));
+    let mut b = pool.buffers();
+    host.send(&frame(60, 1));
+    poll_n(&mut *again.rx[0], &mut b, 1, |_, _, bytes| assert_eq!(bytes, frame(60, 1)));
+    drop(again);
+    assert_eq!(tap::open(&Config { rx_queues: 3, ..c }).unwrap().handle.ifindex, index);
+}
+
+#[test]
+fn a_persistent_device_with_one_queue_is_made_anew_with_several() {
+    if !root() {
+        return;
+    }
+    let ns = Ns::new();
+    let c = Config { persist: true, ..config(&ns, "tap0") };
+    let first = tap::open(&c).unwrap();
+    let index = first.handle.ifindex;
+    let many = Config { rx_queues: 2, patience: Default::default(), ..c.clone() };
+    assert!(error(&many).ends_with("another process uses this TAP"), "{}", error(&many));
+    drop(first);
+    let again = tap::open(&many).unwrap();
+    assert_eq!((again.rx.len(), again.handle.made_anew, again.handle.was_there), (2, true, false));
+    assert_ne!(again.handle.ifindex, index);
+    again.handle.set_persist(false).unwrap();
+    drop(again);
+    // What somebody else has made is theirs.
+    ns.ip("tuntap add tap0 mode tap");
+    let e = error(&many);
+    assert!(e.contains("with one queue") && e.contains("ip link del"), "{e}");
+    assert!(ns.ip("link").contains("tap0"));
+    tap::open(&c).unwrap();
+}
+
+#[test]
+fn a_device_that_is_not_to_persist_any_more_ends() {
+    if !root() {
+        return;
+    }
+    let ns = Ns::new();
+    let (c, lasting) = (config(&ns, "tap0"), Config { persist: true, ..config(&ns, "tap0") });
+    drop(tap::open(&lasting).unwrap());
+    // That it was taken is undone: it stays.
+    let mut taken = tap::open(&c).unwrap();
+    taken.handle.unmake();
+    drop(taken);
+    assert!(ns.ip("link").contains("tap0"));
+    drop(tap::open(&c).unwrap());
+    wait_for("the device to vanish", || !ns.ip("link").contains("tap0"));
+    // What somebody else has made is theirs.
+    ns.ip("tuntap add tap0 mode tap");
+    drop(tap::open(&c).unwrap());
+    assert!(ns.ip("link").contains("tap0"));
+}
+
+#[test]
 fn several_queues_share_the_packets() {
     if !root() {
         return;
@@ -281,9 +354,7 @@ fn what_cannot_work_is_said_and_leaves_nothing() {
     ns.ip("link add tap0 type veth peer name other");
     assert_eq!(
         error(&c),
-        format!(
-            "the name tap0 is taken in network namespace {ns}: by a device of another kind or with another number of queues"
-        )
+        format!("the name tap0 is taken in network namespace {ns}: by a device of another kind")
     );
     assert!(tap::probe(&c).err().unwrap().to_string().contains("by a device of another kind"));
     ns.ip("link del tap0");

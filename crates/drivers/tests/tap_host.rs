@@ -131,13 +131,13 @@ fn a_persistent_device_whose_creation_is_undone_goes() {
     }
     let ns = namespace();
     let c = config(&ns, FAMILIES[0].1, FAMILIES[0].2);
-    let d = tap::open(&c).unwrap();
+    let mut d = tap::open(&c).unwrap();
     d.handle.unmake();
     drop(d);
     wait_for("the device to vanish", || !ns.ip("link").contains("tap0"));
     // One that was there stays.
     drop(tap::open(&c).unwrap());
-    let d = tap::open(&c).unwrap();
+    let mut d = tap::open(&c).unwrap();
     d.handle.unmake();
     drop(d);
     assert!(ns.ip("-4 route show default").contains("via 10.1.0.1 dev tap0"));

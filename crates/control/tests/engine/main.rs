@@ -156,6 +156,29 @@ fn a_default_route_of_linux_moves_from_one_tap_to_another() {
     same(&running.dump(), &wanted, "", "moved");
 }
 
+/// What outlives its router is not in the way of one that wants another number of queues: Linux makes a device for one or for several.
+#[test]
+fn a_persistent_tap_gets_another_number_of_queues() {
+    if !own_namespace() {
+        return;
+    }
+    let tap = |device: &str| {
+        format!(
+            "devices: {{tap0: {{driver: tap, {device}}}}}\ntaps: {{tap0: {{host: {{name: qp0, mac: \"02:00:00:00:0e:00\"}}}}}}\n\
+             interfaces: {{tap0: {{mac: \"02:00:00:00:0f:00\"}}}}\n"
+        )
+    };
+    let all = ["persistent: true", "persistent: true, rx-queues: 2", "rx-queues: 3", "offload: auto"];
+    for (n, a) in all.iter().enumerate() {
+        for b in all.iter().skip(n + 1).chain(all.iter().take(n)) {
+            let wanted = start(&tap(b)).dump();
+            let mut running = start(&tap(a));
+            running.apply(&tap(b));
+            same(&running.dump(), &wanted, a, b);
+        }
+    }
+}
+
 #[test]
 fn a_plan_touches_only_what_differs() {
     let running = start(TWO);

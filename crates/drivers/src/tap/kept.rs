@@ -7,14 +7,21 @@ use crate::linux::{TUNGETDEVNETNS, TUNGETIFF};
 use crate::netlink::{Netlink, Request};
 use crate::netns;
 use crate::sys::{self, IfReq};
-use linux::wire::Attributes;
-use linux::wire::kind::{RTM_DELLINK, RTM_GETLINK, RTM_SETLINK};
+use linux::wire::kind::{RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK, RTM_SETLINK};
+use linux::wire::{Attributes, HEADER};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_IFALIAS: u16 = 20;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_TUN_MULTI_QUEUE: u16 = 7;
+const IFLA_TUN_NUM_QUEUES: u16 = 8;
+/// What is written on a persistent device that is made, so that it is known for one of Quiver's later.
+pub(super) const MADE: &str = "made by quiver";
 /// `struct ifinfomsg`.
 const IFINFO: usize = 16;
 
@@ -54,21 +61,71 @@ fn text(link: &[u8], wanted: u16) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// The device of this name, in the calling thread's namespace, where there is one. It must bear the mark.
-pub(super) fn look(config: &Config, mark: &str) -> Result<Option<u32>, Error> {
+/// A device that has the name.
+pub(super) struct Found {
+    /// What is written on it.
+    alias: String,
+    /// Its kind in Linux.
+    kind: Vec<u8>,
+    /// Whether it was made for several queues, and whether one is open; older kernels do not tell.
+    queues: Option<(bool, bool)>,
+}
+
+impl Found {
+    /// Something else than a TAP or TUN device.
+    pub fn is_other(&self) -> bool {
+        self.kind != b"tun"
+    }
+
+    /// This router, or one before it, has made it to last.
+    pub fn is_ours(&self) -> bool {
+        self.alias == MADE
+    }
+
+    /// It was made for one queue; not known of it: `None`.
+    pub fn has_one_queue(&self) -> Option<bool> {
+        self.queues.map(|(many, _)| !many)
+    }
+
+    /// Somebody has a queue of it open.
+    pub fn is_held(&self) -> bool {
+        self.queues.is_some_and(|(_, held)| held)
+    }
+
+    /// An error when it does not bear a mark.
+    pub fn must_bear(&self, mark: &str, config: &Config) -> Result<(), Error> {
+        let why = "by a device that this router has not made: delete that, or choose another name";
+        if self.alias == mark { Ok(()) } else { Err(taken(config, why)) }
+    }
+}
+
+/// The device of this name, in the calling thread's namespace, where there is one.
+pub(super) fn find(config: &Config) -> Result<Option<Found>, Error> {
     let Ok(index) = Link::here(&config.host_name, config.netns.as_deref())?.ifindex() else {
         return Ok(None);
     };
     let answer = Netlink::here()?.ask(Request::get(RTM_GETLINK, &device(index)));
-    let answer =
-        answer.map_err(system(format!("read the alias of {}{}", config.host_name, within(config))))?;
-    match text(answer.get(16..).unwrap_or_default(), IFLA_IFALIAS) {
-        Some(alias) if alias == mark => Ok(Some(index)),
-        _ => Err(taken(
-            config,
-            "by a device that this router has not made: delete that, or choose another name",
-        )),
+    let answer = answer.map_err(system(format!("read what {}{} is", config.host_name, within(config))))?;
+    let Some((header, link)) = answer.split_at_checked(HEADER) else { return Ok(None) };
+    if header[4..6] != RTM_NEWLINK.to_ne_bytes() {
+        // It has gone since.
+        return Ok(None);
     }
+    let of = |all: &'_ [u8], wanted: u16| {
+        let found = Attributes(all).find(|(kind, _)| *kind == wanted);
+        found.map(|(_, value)| value.to_vec()).unwrap_or_default()
+    };
+    let info = of(link.get(IFINFO..).unwrap_or_default(), IFLA_LINKINFO);
+    let kind = of(&info, IFLA_INFO_KIND);
+    let data = of(&info, IFLA_INFO_DATA);
+    let many = of(&data, IFLA_TUN_MULTI_QUEUE).first().map(|m| *m != 0);
+    // Of a device for one queue it is not told: there Linux refuses a second one.
+    let open = of(&data, IFLA_TUN_NUM_QUEUES).iter().any(|b| *b != 0);
+    Ok(Some(Found {
+        alias: text(link, IFLA_IFALIAS).unwrap_or_default(),
+        kind: kind.split(|b| *b == 0).next().unwrap_or_default().to_vec(),
+        queues: many.map(|many| (many, open)),
+    }))
 }
 
 /// Writes the mark on a device.

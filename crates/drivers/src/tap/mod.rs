@@ -13,6 +13,7 @@ use crate::offload::Offload;
 use crate::stage::Form;
 use crate::sys::{self, IfReq};
 use graph::{RxQueue, TxCaps, TxQueue};
+use kept::Found;
 use packet::MacAddr;
 use packet::gso::VnetHdr;
 use queue::{Shared, TapRx, TapTx};
@@ -28,6 +29,10 @@ pub use host::{Given, QUIVER, change_address, change_neighbors, given, given_nei
 /// Most queues of a device.
 pub const MAX_QUEUES: usize = 64;
 const ADMIN: &str = "CAP_NET_ADMIN";
+const OTHER_KIND: &str = "by a device of another kind";
+const OTHER_PROCESS: &str = "another process uses this TAP";
+const ONE_QUEUE: &str = "by a TAP that was made with one queue, which Linux gives no more: have one receive queue, or delete it \
+                         (\"ip link del\") to have it made anew";
 /// How long a name may stay taken by a Quiver that was killed a moment ago.
 const PATIENCE: Duration = Duration::from_millis(700);
 
@@ -127,6 +132,10 @@ pub struct Handle {
     pub made_bridge: bool,
     /// A router before this one has left the device.
     pub was_there: bool,
+    /// There was one with another number of queues, in whose place this is.
+    pub made_anew: bool,
+    /// A router before this one has made it to last, which it is not to do any more.
+    ends: bool,
     /// Linux's index of the device when it was made.
     pub ifindex: u32,
     queues: Vec<Arc<OwnedFd>>,
@@ -173,7 +182,8 @@ impl Handle {
     }
 
     /// Has a persistent device end with its queues where it was made here: its creation is undone. One that was there stays.
-    pub fn unmake(&self) {
+    pub fn unmake(&mut self) {
+        self.ends = false;
         if !self.was_there {
             // Nobody is left who could do something about it.
             let _ = self.set_persist(false);
@@ -201,6 +211,15 @@ impl Handle {
     /// Those of each receive queue.
     pub fn queue_drops(&self) -> Vec<RxDrops> {
         self.drops.iter().map(|d| d.read()).collect()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.ends {
+            // Nobody is left who could do something about it.
+            let _ = self.set_persist(false);
+        }
     }
 }
 
@@ -235,14 +254,28 @@ fn within(config: &Config) -> Within {
 
 /// An error when the name belongs to a device that is no TAP.
 fn free(config: &Config) -> Result<(), Error> {
-    let name = &config.host_name;
-    if Link::here(name, config.netns.as_deref())?.ifindex().is_err() {
-        return Ok(());
+    match kept::find(config)? {
+        Some(found) if found.is_other() => Err(taken(config, OTHER_KIND)),
+        Some(found) => queues_of(config, &found).map(drop),
+        None => Ok(()),
     }
-    // /sys shows the namespace in which it was mounted, so it cannot tell; the driver's ioctl can.
-    match attach(config, 0) {
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Err(taken(config, "by a device of another kind")),
-        _ => Ok(()),
+}
+
+/// What is done about the queues of a device that is there.
+enum Queues {
+    /// They are as they are wanted: several or one.
+    Of(bool),
+    /// It has one, and several are wanted.
+    Anew,
+}
+
+/// Linux has a device made for one queue or for several, and several may be one.
+fn queues_of(config: &Config, found: &Found) -> Result<Queues, Error> {
+    let many = config.rx_queues > 1;
+    match found.has_one_queue() {
+        Some(true) if many && found.is_ours() => Ok(Queues::Anew),
+        Some(true) if many => Err(taken(config, ONE_QUEUE)),
+        one => Ok(Queues::Of(one.map_or(many, |one| !one))),
     }
 }
 
@@ -262,31 +295,48 @@ fn tun_error(name: &str) -> impl FnOnce(io::Error) -> Error {
 }
 
 /// Opens the driver and attaches a queue to the device, which is made when there is none.
-fn attach(config: &Config, extra: u16) -> io::Result<OwnedFd> {
+fn attach(config: &Config, many: bool) -> io::Result<OwnedFd> {
     let fd = sys::open("/dev/net/tun", libc::O_RDWR | libc::O_NONBLOCK)?;
     let mut request = IfReq::new(&config.host_name);
-    let many = if config.rx_queues > 1 { IFF_MULTI_QUEUE } else { 0 };
-    request.set(&(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | many | extra).to_ne_bytes());
+    let many = if many { IFF_MULTI_QUEUE } else { 0 };
+    request.set(&(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | many).to_ne_bytes());
     sys::ioctl(&fd, TUNSETIFF, &mut request)?;
     Ok(fd)
 }
 
-fn open_queue(config: &Config) -> Result<OwnedFd, Error> {
+fn open_queue(config: &Config, many: bool) -> Result<OwnedFd, Error> {
     let end = Instant::now() + config.patience;
     loop {
-        let e = match attach(config, 0) {
+        let e = match attach(config, many) {
             Ok(fd) => return Ok(fd),
             Err(e) => e,
         };
         match e.raw_os_error() {
             // The kernel takes a killed process's device away a little after the process.
             Some(libc::EBUSY) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
-            Some(libc::EBUSY) => return Err(taken(config, "another process uses this TAP")),
+            Some(libc::EBUSY) => return Err(taken(config, OTHER_PROCESS)),
             Some(libc::EINVAL) => {
-                let why = "by a device of another kind or with another number of queues";
-                return Err(taken(config, why));
+                return Err(taken(config, "by a device of another kind or with another number of queues"));
             }
             _ => return Err(tun_error(&config.host_name)(e)),
+        }
+    }
+}
+
+/// What there is of this name, once nobody has a queue of it: a device for several queues would let anybody in beside who has it.
+fn find_free(config: &Config) -> Result<Option<Found>, Error> {
+    let end = Instant::now() + config.patience;
+    loop {
+        match kept::find(config)? {
+            Some(found) if found.is_other() => return Err(taken(config, OTHER_KIND)),
+            // Of a killed process it goes in a moment.
+            Some(found)
+                if Instant::now() < end && (found.is_held() || queues_of(config, &found).is_err()) =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Some(found) if found.is_held() => return Err(taken(config, OTHER_PROCESS)),
+            found => return Ok(found),
         }
     }
 }
@@ -315,7 +365,7 @@ pub fn open(config: &Config) -> Result<Device, Error> {
     if let (Err(_), Some(name), true) = (&made, netns, made_netns) {
         let _ = netns::remove(name);
     }
-    let Made { queues, link, uso, made_bridge, was_there } = made?;
+    let Made { queues, link, uso, made_bridge, was_there, made_anew, ends } = made?;
     let null = sys::open("/dev/null", libc::O_RDWR).map_err(system("open /dev/null"))?;
     let shared = Arc::new(Shared { gone: AtomicBool::new(false), null });
     let form = match config.offload {
@@ -343,6 +393,8 @@ pub fn open(config: &Config) -> Result<Device, Error> {
         made_netns,
         made_bridge,
         was_there,
+        made_anew,
+        ends,
         ifindex,
         queues,
         shared,
@@ -365,6 +417,8 @@ struct Made {
     uso: bool,
     made_bridge: bool,
     was_there: bool,
+    made_anew: bool,
+    ends: bool,
 }
 
 /// The part that runs in the namespace.
@@ -373,15 +427,30 @@ fn make(config: &Config) -> Result<Made, Error> {
     let what = |what: &str| system(format!("set {what} of the TAP {name}"));
     let mut queues = Vec::new();
     let mut uso = false;
-    let found = match &config.mark {
-        Some(mark) => kept::look(config, mark)?,
-        None => None,
+    // One whose queue was kept open is held by who has kept it.
+    let found = match &config.queue {
+        Some(_) => kept::find(config)?,
+        None => find_free(config)?,
+    };
+    if let (Some(mark), Some(found)) = (&config.mark, &found) {
+        found.must_bear(mark, config)?;
+    }
+    let queues_there = found.as_ref().map(|found| queues_of(config, found)).transpose()?;
+    let (many, made_anew) = match queues_there {
+        Some(Queues::Of(many)) => (many, false),
+        Some(Queues::Anew) => {
+            // With its last queue it goes.
+            let last = open_queue(config, false)?;
+            sys::ioctl_value(&last, TUNSETPERSIST, 0).map_err(what("that it does not last"))?;
+            (true, true)
+        }
+        None => (config.rx_queues > 1, false),
     };
     for _ in 0..config.rx_queues {
         let kept = config.queue.as_ref().filter(|q| found.is_some() && kept::is_of(q, name));
         let fd = match kept {
             Some(queue) => queue.try_clone().map_err(system("copy a descriptor"))?,
-            None => open_queue(config)?,
+            None => open_queue(config, many)?,
         };
         let mut len = VnetHdr::LEN as u32;
         sys::ioctl(&fd, TUNSETVNETHDRSZ, &mut len).map_err(what("the header size"))?;
@@ -393,12 +462,16 @@ fn make(config: &Config) -> Result<Made, Error> {
     sys::ioctl(&*queues[0], TUNGETIFF, &mut now).map_err(what("the flags"))?;
     let was_there = now.flags() & IFF_PERSIST != 0;
     let link = Link::here(name, config.netns.as_deref())?;
-    if found.is_some() && was_there {
+    let ends = was_there && !config.persist && found.as_ref().is_some_and(Found::is_ours);
+    let made = Made { queues, link, uso, made_bridge: false, was_there, made_anew, ends };
+    if config.mark.is_some() && found.is_some() && was_there {
         // Daemons work on it: nothing of it is touched.
-        return Ok(Made { queues, link, uso, made_bridge: false, was_there });
+        return Ok(made);
     }
-    if let Some(mark) = &config.mark {
-        kept::write(&link, mark)?;
+    let Made { queues, link, .. } = &made;
+    let ours = (config.persist && !was_there).then_some(kept::MADE);
+    if let Some(mark) = config.mark.as_deref().or(ours) {
+        kept::write(link, mark)?;
     }
     if let Some(mac) = config.host_mac
         && link.mac()? != mac
@@ -418,8 +491,8 @@ fn make(config: &Config) -> Result<Made, Error> {
         Some(bridge) => link.join_bridge(bridge, config.bridge_create)?,
         None => false,
     };
-    host::assign(&link, config)?;
-    Ok(Made { queues, link, uso, made_bridge, was_there })
+    host::assign(link, config)?;
+    Ok(Made { made_bridge, ..made })
 }
 
 /// The same on every start, for the namespace and the device's name.

@@ -77,6 +77,16 @@ impl DeviceControl for TapControl {
         format!("tap with Linux device {}{place}", self.0.link.name())
     }
 
+    fn warnings(&self) -> Vec<String> {
+        let name = self.0.link.name();
+        let anew = self.0.made_anew.then(|| {
+            format!(
+                "{name} had one queue and was made anew with several: what it had in Linux by hand is gone"
+            )
+        });
+        anew.into_iter().collect()
+    }
+
     fn dead(&self) -> bool {
         self.0.deleted()
     }
