@@ -25,7 +25,7 @@ fn is_far(net: &IpNet) -> bool {
 }
 
 fn mtu(device: &Device) -> u16 {
-    u16::try_from(device.link.mtu).unwrap_or(u16::MAX).clamp(128, 9216)
+    net::router::mtu_over(device.link.mtu)
 }
 
 /// A VXLAN device as the router can have it.

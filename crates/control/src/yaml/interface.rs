@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use net::router::{DEVICE_NAME, is_device_name, means_already};
+use net::router::{DEVICE_NAME, MTU, is_device_name, means_already};
 use packet::MacAddr;
 
 use super::acl::{self, AclUse};
@@ -304,7 +304,7 @@ pub(super) fn mtu<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>, default: u16) ->
     if !fields.has("mtu") {
         return default;
     }
-    d.field(fields, "mtu", |d, node| d.int(node, 128, 9216)).unwrap_or(0)
+    d.field(fields, "mtu", |d, node| d.int(node, *MTU.start(), *MTU.end())).unwrap_or(0)
 }
 
 fn addresses<'n>(d: &mut Decoder<'n>, node: &'n Node<'n>) -> Option<Vec<Address>> {

@@ -3,7 +3,7 @@
 use super::interfaces::NewInterface;
 use super::op::Undo;
 use super::tell::Last;
-use super::{Elsewhere, Encap, IfState, Kind, Op, OpError, Router, Source, devices};
+use super::{Elsewhere, Encap, IfState, Kind, Op, OpError, Router, Source, devices, mtu_over};
 use packet::eth::MacAddr;
 use std::collections::HashSet;
 
@@ -64,7 +64,7 @@ impl Router {
             origin,
             mac: device.mac,
             own_mac: None,
-            mtu: device.mtu.clamp(128, 9216) as u16,
+            mtu: mtu_over(device.mtu),
             link: device.link,
         };
         let (note, warnings) = (device.control.describe(), device.control.warnings());

@@ -2,7 +2,7 @@
 
 use super::interfaces::Interfaces;
 use super::workers::Workers;
-use super::{BoxedOp, IfState, InterfaceOp, Op, OpError, Router};
+use super::{BoxedOp, IfState, InterfaceOp, MTU, Op, OpError, Router};
 use crate::interface::{Bits, MtuOf, SettingValue};
 use crate::neighbor::State;
 use crate::protocols::{LocalProtocol, Takers};
@@ -118,10 +118,10 @@ impl Router {
         let told =
             MtuOf::ALL.into_iter().find_map(|(word, of)| Some((word, of, choice.value(of.setting())?)));
         let Some((word, of, mtu)) = told.filter(|(_, _, mtu)| *mtu != 0) else { return Ok(()) };
-        if !(of.least()..=9216).contains(&mtu) {
-            let least = of.least();
+        if !(of.least()..=*MTU.end()).contains(&mtu) {
+            let (least, most) = (of.least(), MTU.end());
             return Err(OpError::new(format!(
-                "{name}: {word} MTU {mtu} is out of range, {least} to 9216 bytes, or 0 for that of the interface"
+                "{name}: {word} MTU {mtu} is out of range, {least} to {most} bytes, or 0 for that of the interface"
             )));
         }
         if of != MtuOf::Ip6 {

@@ -20,6 +20,11 @@ use std::ops::RangeInclusive;
 /// What the MTU of an interface may be, bytes.
 pub const MTU: RangeInclusive<u16> = 128..=9216;
 
+/// The MTU of an interface whose device has so many bytes.
+pub fn mtu_over(device: u32) -> u16 {
+    u16::try_from(device).unwrap_or(u16::MAX).clamp(*MTU.start(), *MTU.end())
+}
+
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {

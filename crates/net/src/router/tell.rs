@@ -10,7 +10,7 @@ use super::interfaces::NewInterface;
 use super::op::Undo;
 use super::placement::Input;
 use super::queues::Resizing;
-use super::{IfState, Kind, Op, OpError, Router};
+use super::{IfState, Kind, Op, OpError, Router, mtu_over};
 use crate::background::Slot;
 use drivers::LinkEvent;
 use drivers::tap::kept::Left;
@@ -521,7 +521,7 @@ impl Router {
 
     /// Takes in the device of an interface that was made without it.
     fn begin_with(&mut self, index: u32, device: Device) -> Result<(), OpError> {
-        let (own, mtu, link) = (device.mac, device.mtu.clamp(128, 9216) as u16, device.link);
+        let (own, mtu, link) = (device.mac, mtu_over(device.mtu), device.link);
         self.attach(index, device)?;
         let Some(i) = self.interfaces.get_mut(index) else { return Ok(()) };
         i.own_mac = own;

@@ -3,6 +3,7 @@
 use ipnet::{IpNet, Ipv6Net};
 use net::ra::content::INFINITE;
 use net::ra::{Advertise, Prefix, RaConfig, Route};
+use net::router::MTU;
 use packet::nd::Preference;
 
 use super::super::decode::{Decoder, Fields};
@@ -101,7 +102,7 @@ fn config<'n>(d: &mut Decoder<'n>, fields: &Fields<'n>) -> RaConfig {
     c.hop_limit = d.field(fields, "hop-limit", |d, node| d.int(node, 0u8, 255)).unwrap_or(c.hop_limit);
     c.reachable = d.field(fields, "reachable-ms", |d, node| d.int(node, 0u32, 3_600_000)).unwrap_or(0);
     c.retrans = d.field(fields, "retransmit-ms", |d, node| d.int(node, 0u32, u32::MAX)).unwrap_or(0);
-    c.mtu = d.field(fields, "mtu", |d, node| d.int(node, 0u32, 9216));
+    c.mtu = d.field(fields, "mtu", |d, node| d.int(node, 0u32, u32::from(*MTU.end())));
     let preference = d.field(fields, "preference", |d, node| d.choice(node, PREFERENCES));
     c.preference = preference.unwrap_or(c.preference);
     d.field(fields, "prefixes", |d, node| {

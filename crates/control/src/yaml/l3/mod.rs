@@ -9,7 +9,7 @@ use net::interface::MtuOf;
 use net::ip4::{self, OptionPolicy};
 use net::local::TcpResets;
 use net::mss::{self, Clamp};
-use net::router::{Feature, Op, SourcePreference};
+use net::router::{self, Feature, Op, SourcePreference};
 use net::{arp, redirect};
 use std::collections::BTreeMap;
 
@@ -245,7 +245,7 @@ fn mtu<'n>(s: &mut Scope<'_, 'n>, fields: &Fields<'n>) {
         let fields = d.fields(node, MTU)?;
         let mut all = vec![];
         for (name, of) in MtuOf::ALL {
-            let mtu = d.field(&fields, name, |d, node| d.int(node, of.least(), 9216));
+            let mtu = d.field(&fields, name, |d, node| d.int(node, of.least(), *router::MTU.end()));
             all.extend(mtu.map(|mtu| (fields.key_place(name), of, mtu)));
         }
         Some(all)
