@@ -351,7 +351,48 @@ fn is_plain(text: &str, flow: bool) -> bool {
         && text.parse::<f64>().is_err()
         && !text.starts_with("0x")
         && !text.starts_with("0o")
-        && !words.contains(&text.to_ascii_lowercase().as_str())
+        && !words.iter().any(|w| text.eq_ignore_ascii_case(w))
+}
+
+/// Writes an item of a list that is a text, made in place, at `depth` levels.
+pub(crate) fn write_text_item(out: &mut String, depth: usize, text: impl FnOnce(&mut String)) {
+    indent(out, depth);
+    out.push_str("- ");
+    let begins = out.len();
+    text(out);
+    if !is_plain(out.get(begins..).unwrap_or_default(), false) {
+        let text = out.split_off(begins);
+        write_text(out, &text, false);
+    }
+    out.push('\n');
+}
+
+/// A long text that grows: one string would be copied when it does, which takes longer the longer it is.
+#[derive(Debug, Default)]
+pub(crate) struct Chunks(Vec<String>);
+
+impl Chunks {
+    /// Bytes of a chunk.
+    const SIZE: usize = 256 << 10;
+
+    /// Adds to it.
+    pub fn push(&mut self, text: &str) {
+        match self.0.last_mut() {
+            Some(last) if last.capacity() - last.len() >= text.len() => last.push_str(text),
+            _ => {
+                let mut chunk = String::with_capacity(Self::SIZE.max(text.len()));
+                chunk.push_str(text);
+                self.0.push(chunk);
+            }
+        }
+    }
+
+    /// All of it. Takes a while: not for the control thread.
+    pub fn whole(self) -> String {
+        let mut out = String::with_capacity(self.0.iter().map(String::len).sum());
+        self.0.into_iter().for_each(|chunk| out += &chunk);
+        out
+    }
 }
 
 macro_rules! plain {
@@ -430,6 +471,20 @@ mod tests {
         assert_eq!(yaml(&map.into()), want);
     }
 
+    #[test]
+    fn chunks_are_one_text() {
+        let (mut chunks, mut all) = (Chunks::default(), String::new());
+        for n in 0..40_000 {
+            let piece = format!("{n} ").repeat(n % 7);
+            chunks.push(&piece);
+            all += &piece;
+        }
+        let long = "x".repeat(2 * Chunks::SIZE);
+        chunks.push(&long);
+        all += &long;
+        assert!(chunks.0.len() > 2 && chunks.whole() == all);
+    }
+
     proptest! {
         #[test]
         fn texts_come_back(text in "\\PC{1,20}|[a-z0-9 :,.{}\\[\\]&*#?|<>=!%@`'\"\\\\~-]{1,12}|true|NULL|~|0x1f|1e5") {
@@ -444,6 +499,10 @@ mod tests {
                 prop_assert!(read.iter().skip(1).all(|t| *t == text), "{:?} {:?}", written, read);
                 prop_assert!(read.len() > 1);
             }
+            let (mut made, mut said) = (String::new(), String::new());
+            write_text_item(&mut made, 1, |out| out.push_str(&text));
+            Node::Text(text).write_item(&mut said, 1);
+            prop_assert_eq!(made, said);
         }
     }
 }

@@ -521,7 +521,7 @@ pub(super) async fn change(desk: &Desk, order: Order) -> Result<Applied, Command
                 }
             }
         }
-        desk.changes.brought.replace(Some(brought));
+        drop_aside(desk.changes.brought.replace(Some(brought)));
         desk.changes.set_next(next);
         if order.exact {
             // What commands made is kept by it, or gone.

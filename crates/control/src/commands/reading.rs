@@ -2,6 +2,7 @@
 
 use super::desired::{Desk, PIECE, busy, short};
 use crate::dump::{Dump, Source};
+use crate::written::Chunks;
 use crate::yaml::Settings;
 use crate::{edit, engine};
 use command::CommandError;
@@ -56,7 +57,7 @@ impl Reads for edit::Reading {
 /// A document. Static routes may change while they are written.
 pub(super) struct Written {
     dump: Dump,
-    pub text: String,
+    pub text: Chunks,
     memory: Growth,
     begun: u64,
 }
@@ -65,7 +66,7 @@ impl Written {
     pub fn of(router: &Router) -> Written {
         Written {
             dump: Dump::default(),
-            text: String::new(),
+            text: Chunks::default(),
             memory: Growth::default(),
             begun: router.said(),
         }
@@ -75,9 +76,9 @@ impl Written {
 impl Reads for Written {
     fn next(&mut self, from: Source<'_>) -> Result<bool, CommandError> {
         let Some(piece) = self.dump.next_text(from) else { return Ok(false) };
-        // A string grows to twice its size, beside the old one.
+        // Chunks, and the text that they become.
         self.memory.take(2 * piece.len()).map_err(short)?;
-        self.text += &piece;
+        self.text.push(&piece);
         Ok(true)
     }
 

@@ -9,6 +9,7 @@ use crate::engine::{self, Brought, Side};
 use crate::events::Phase;
 use crate::saved::Kind;
 use command::{Args, Caller, Command, CommandError, Output};
+use net::background::drop_aside;
 use net::router::Router;
 use serde_json::json;
 use std::sync::Arc;
@@ -77,6 +78,7 @@ pub(super) async fn saved(
     let (text, running) = both.await?;
     let (by, commands) = (words(&author), desk.changes.trail.unsaved());
     let kept = background(move || {
+        let text = text.whole();
         let newest = folder.numbers()?.first().copied();
         // What cannot be read is no reason not to keep what runs.
         let last = newest
@@ -106,7 +108,7 @@ pub(super) async fn saved(
     let (number, new, told, brought) =
         kept.await.map_err(|e| CommandError::new(format!("nothing was saved: {}", e.message)))?;
     desk.changes.trail.saved();
-    desk.changes.brought.replace(Some(brought));
+    drop_aside(desk.changes.brought.replace(Some(brought)));
     if new {
         desk.changes.log(false, format!("configuration: {by} {}", kept_text(number, new)));
         desk.changes.events.configured(Phase::Saved, &who_saves, Some(number), None, &told_of);

@@ -54,6 +54,11 @@ enum Part {
 pub trait Pages: Send {
     /// Adds what comes next, some [`PAGE`] items or fields, or nothing where it has looked in vain for as long; false at the end.
     fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool;
+
+    /// The same as lines of text at `depth` levels, where they are made without values in between. There are no secrets in them.
+    fn lines(&mut self, _from: Source<'_>, _depth: usize, _out: &mut String) -> Option<bool> {
+        None
+    }
 }
 
 /// Items or fields of a page, about.
@@ -280,18 +285,48 @@ impl Dump {
         same
     }
 
-    /// The next piece of the document as YAML, which may be empty; `None` at the end.
-    pub fn next_text(&mut self, from: Source<'_>) -> Option<String> {
-        let (place, node) = self.next(from)?;
-        let mut out = String::new();
-        if node.is_empty() {
-            return Some(out);
-        }
-        let open = self.go(place);
+    /// Goes to a place; the lines that name what was not open.
+    fn names_to(&mut self, place: Path) -> String {
+        let (open, mut out) = (self.go(place), String::new());
         for (depth, name) in self.open.iter().enumerate().skip(open) {
             crate::written::write_name(&mut out, name, depth);
         }
+        out
+    }
+
+    /// The next piece of the document as YAML, which may be empty; `None` at the end.
+    pub fn next_text(&mut self, from: Source<'_>) -> Option<String> {
+        if let Some(lines) = self.next_lines(from) {
+            return Some(lines);
+        }
+        let (place, node) = self.next(from)?;
+        if node.is_empty() {
+            return Some(String::new());
+        }
+        let mut out = self.names_to(place);
         node.write_within(&mut out, self.open.len());
+        Some(out)
+    }
+
+    /// The next piece where its part makes lines.
+    fn next_lines(&mut self, from: Source<'_>) -> Option<String> {
+        if !self.made.0.is_empty() {
+            return None;
+        }
+        let (place, Part::Pages(start)) = PARTS.get(self.at)? else { return None };
+        if self.routeless && *place == ["routes"] {
+            return None;
+        }
+        let mut out = String::new();
+        let more = self.pages.get_or_insert_with(start).lines(from, place.len(), &mut out)?;
+        if !more {
+            self.pages = None;
+            self.at += 1;
+        }
+        if !out.is_empty() {
+            let names = self.names_to(place.iter().copied().map(Cow::Borrowed).collect());
+            out.insert_str(0, &names);
+        }
         Some(out)
     }
 

@@ -1,11 +1,14 @@
 //! The section `routes`: static routes, one a line in the form that is read fastest.
 
 use super::{PAGE, Pages, Pieces, Source};
-use crate::written::Node;
+use crate::written::{Node, write_text_item};
 use ipnet::IpNet;
 use net::router::{GroupId, Lookup, Rank, RoutePath, RouteTable, Router, Target};
 use std::collections::HashMap;
 use std::fmt::Write as _;
+
+/// Routes of a page of text.
+const LINES: usize = 10 * PAGE;
 
 /// All of them, by family and prefix.
 pub(super) struct Routes {
@@ -19,16 +22,16 @@ impl Default for Routes {
     }
 }
 
-impl Pages for Routes {
-    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
-        let mut items = vec![];
+impl Routes {
+    /// Calls `take` with the next `most` routes, about, and what stands behind the prefix of each; false at the end.
+    fn walk(&mut self, from: Source<'_>, most: usize, mut take: impl FnMut(IpNet, &str)) -> bool {
         // Many routes share few groups: their words are made once a page.
         let mut words: HashMap<GroupId, Option<String>> = HashMap::new();
-        let place = if self.table.id == 0 { String::new() } else { format!(" table {}", self.table.id) };
+        let place = if self.table.id == 0 { String::new() } else { format!("table {} ", self.table.id) };
+        let mut taken = 0;
         // Routes of other sources are passed over, but not endlessly within one page.
         for (seen, r) in from.router.routes_after(self.table, self.after).enumerate() {
-            if items.len() >= PAGE || seen >= 4 * PAGE {
-                to.items(items);
+            if taken >= most || seen >= 4 * most {
                 return true;
             }
             self.after = Some(r.prefix);
@@ -36,18 +39,36 @@ impl Pages for Routes {
                 let words = words.entry(group).or_insert_with(|| {
                     let group = from.router.group(group)?;
                     let target = target_words(from.router, self.table, &group.target)?;
-                    Some(rank_words(group.rank) + &target)
+                    Some(format!("{place}{}{target}", rank_words(group.rank)))
                 });
-                items.extend(words.as_ref().map(|words| Node::Text(format!("{}{place} {words}", r.prefix))));
+                if let Some(words) = words {
+                    take(r.prefix, words);
+                    taken += 1;
+                }
             }
         }
-        to.items(items);
         // The next table: of IPv4 in the order of their numbers, then of IPv6.
         let RouteTable { v6, id } = self.table;
         let next = from.router.table_after(self.table).or((!v6).then_some(RouteTable::V6));
         debug_assert!(next.is_none_or(|n| n.v6 != v6 || n.id > id));
         *self = Routes { table: next.unwrap_or(self.table), after: None };
         next.is_some()
+    }
+}
+
+impl Pages for Routes {
+    fn page(&mut self, from: Source<'_>, to: &mut Pieces) -> bool {
+        let mut items = vec![];
+        let line = |prefix, words: &str| items.push(Node::Text(format!("{prefix} {words}")));
+        let more = self.walk(from, PAGE, line);
+        to.items(items);
+        more
+    }
+
+    fn lines(&mut self, from: Source<'_>, depth: usize, out: &mut String) -> Option<bool> {
+        Some(self.walk(from, LINES, |prefix, words| {
+            write_text_item(out, depth, |out| _ = write!(out, "{prefix} {words}"));
+        }))
     }
 }
 

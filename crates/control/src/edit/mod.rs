@@ -24,6 +24,8 @@ use std::fmt::Write;
 pub const MOST: usize = 100_000;
 /// Changes that are forgotten at once.
 const FEW: usize = 1000;
+/// Bytes of a text that is not given up on the control thread.
+const LONG: usize = 1 << 20;
 /// Faults that the sentence of a refusal tells.
 const TOLD: usize = 3;
 
@@ -186,8 +188,9 @@ pub struct Edited {
 
 impl Drop for Edited {
     fn drop(&mut self) {
-        if self.targets.len() > FEW {
-            net::background::drop_aside(std::mem::take(&mut self.targets));
+        // The text is as long as what runs.
+        if self.targets.len() > FEW || self.text.len() > LONG {
+            net::background::drop_aside((std::mem::take(&mut self.targets), std::mem::take(&mut self.text)));
         }
     }
 }

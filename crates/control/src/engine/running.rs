@@ -6,6 +6,7 @@
 use super::bulk::Goal;
 use super::objects::Side;
 use crate::dump::{Dump, Source};
+use crate::written::Chunks;
 use crate::yaml::{Diagnostics, Settings, check};
 use graph::memory::OutOfMemory;
 use ipnet::IpNet;
@@ -18,7 +19,7 @@ const ROUTES: usize = 2000;
 /// What runs, as far as it was read.
 pub struct Reading {
     dump: Dump,
-    text: String,
+    text: Chunks,
     written: bool,
     /// It had changed before all but the routes was read.
     stale: bool,
@@ -34,7 +35,7 @@ impl Default for Reading {
     fn default() -> Self {
         Reading {
             dump: Dump::without_routes(),
-            text: String::new(),
+            text: Chunks::default(),
             written: false,
             stale: false,
             routes: Side::default(),
@@ -75,7 +76,7 @@ impl Reading {
         }
         if !self.written {
             match self.dump.next_text(Source { router, settings }) {
-                Some(text) => self.text += &text,
+                Some(text) => self.text.push(&text),
                 None => {
                     (self.written, self.stale) = (true, self.begun != router.said());
                     let chosen = router.interfaces().filter(|i| i.operators_mac().is_some());
@@ -128,7 +129,7 @@ impl Reading {
     /// # Errors
     /// The running state does not load, which is a bug.
     pub fn side(self) -> Result<Side, Diagnostics> {
-        let document = check("the running state", &self.text)?;
+        let document = check("the running state", &self.text.whole())?;
         let mut side = Side::of(&document);
         side.keep_macs(&self.macs);
         side.bulk.take_routes(self.routes.bulk);
