@@ -276,3 +276,48 @@ def test_labels(lab):
     c.close()
     wait_for("what zebra told is gone, and the operator's is not",
              lambda: "fpm:" not in s.router.ctl("show mpls fib") and s.router.ctl("show mpls fib").count("static") == 2)
+
+
+def test_ipv6_over_labels_to_ipv4_routers(lab):
+    """VPNs of IPv6 over a core of IPv4 (6VPE, RFC 4659), in the forms in which zebra may tell them; Linux takes none of them."""
+    s = Site(lab, hold=0)
+    s.router.ctl("set interface ip address left 2001:db8:1::1/64")
+    s.a.ip("-6 address add 2001:db8:1::2/64 dev eth0 nodad")
+    s.a.ip("-6 route add default via 2001:db8:1::1")
+    [e1] = [link["ifindex"] for link in json.loads(s.linux.ip("-j link show dev e1").stdout)]
+
+    def route6(dst, *attributes):
+        head = struct.pack("=BBBBBBBBI", 10, 48, 0, 0, 254, 186, 0, 1, 0)
+        return frame(24, head + attribute(1, socket.inet_pton(socket.AF_INET6, dst)) + b"".join(attributes))
+
+    def labels(kind, headers, *all_):
+        return attribute(kind, struct.pack("=H", 1)) + attribute(headers | 0x8000, attribute(1, b"".join(entry(n, n == all_[-1]) for n in all_)))
+    # By an object, as zebra does it by default; by itself; and by itself without labels, which nobody could send on.
+    by_object = frame(104, struct.pack("=BBBBI", 2, 0, 186, 0, 0) + attribute(1, u32(7)) + attribute(6, ip("10.0.2.2")) + attribute(5, u32(e1)) + labels(7, 8, 17, 80))
+    via = attribute(18, struct.pack("=H", 2) + ip("10.0.2.2")) + attribute(4, u32(e1))
+    with s.linux.entered():
+        c = socket.create_connection(("127.0.0.1", 2620), timeout=10)
+    c.sendall(by_object + route6("2001:db8:20::", attribute(30, u32(7))) + route6("2001:db8:21::", via, labels(21, 22, 81)) + route6("2001:db8:22::", via))
+    wait_for("they are the router's", lambda: "out-labels 17 80" in s.router.ctl("fib why 2001:db8:20::1") and "out-labels 81" in s.router.ctl("fib why 2001:db8:21::1"))
+    assert [f["prefix"] for f in s.fpm()["failures"]] == ["2001:db8:22::/48"], s.fpm()
+    with s.b.entered():
+        got = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x8847))
+    got.bind(("eth0", 0))
+    got.settimeout(1)
+
+    def stack(to):
+        """The labels with which a packet comes to host b, and the version of what is below."""
+        s.a.run(f"ping -n -c 1 -W 0.1 {to}", check=False)
+        try:
+            f = got.recv(2000)
+        except TimeoutError:
+            return None
+        found, at = [], 14
+        while not found or not f[at - 2] & 1:
+            found.append(int.from_bytes(f[at:at + 3], "big") >> 4)
+            at += 4
+        return found, f[at] >> 4
+    wait_for("a packet has both labels", lambda: stack("2001:db8:20::1") == ([17, 80], 6))
+    wait_for("and one", lambda: stack("2001:db8:21::1") == ([81], 6))
+    got.close()
+    c.close()
