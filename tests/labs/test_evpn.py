@@ -149,3 +149,89 @@ def test_evpn(evpn):
     # A router is killed beside its daemon, and starts anew: nothing that stays is withdrawn.
     for r in e.routers.values():
         assert "panic" not in r.log()
+
+
+ROUTED = """router bgp 65000
+ bgp router-id {own}
+ no bgp default ipv4-unicast
+ neighbor {other} remote-as 65000
+ neighbor {other} timers 3 9
+ neighbor {other} timers connect 1
+ address-family ipv4 unicast
+  network 10.6{n}.0.0/24
+ exit-address-family
+ address-family ipv6 unicast
+  network 2001:db8:6{n}::/64
+ exit-address-family
+ address-family l2vpn evpn
+  neighbor {other} activate
+  advertise-all-vni
+  advertise ipv4 unicast
+  advertise ipv6 unicast
+ exit-address-family
+"""
+
+
+def test_networks_of_one_end_alone(lab):
+    """Symmetric IRB (RFC 9135, RFC 9136): what is behind one end alone is reached over a VNI between the routers, by type 5 and the other router's MAC address.
+
+        a -- lan [one: Quiver, 192.168.0.1] wan -- [three: Linux, 192.168.0.3] h3 -- b         VNI 61 is a's network, 63 b's, 100 between the routers
+    """
+    ports, cp, linux = lab.namespace("r"), lab.namespace("cp"), lab.namespace("linux")
+    net = lambda n, last: (f"10.6{n}.0.{last}/24", f"2001:db8:6{n}::{last}/64")
+    bare = lambda addresses: [a.split("/")[0] for a in addresses]
+    a, b = (lab.host(name, net(n, 2), bare(net(n, 1))) for name, n in (("a", 1), ("b", 3)))
+    veth(ports, "wan", linux, "eth0", mtu=1600)
+    lab.cable(ports, "lan", a)
+    lab.cable(linux, "h3", b)
+    router = lab.router(ports, {"interfaces": {"wan": {"lcp": "e0", "mtu": 1600}, "lan": {"lcp": "e1"}},
+                                "linux-cp": {"default-netns": cp.name}, "quiver": {"dad": "off"}})
+    for netns, number, port, wan in ((cp, 1, "e1", "e0"), (linux, 3, "h3", "eth0")):
+        netns.run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.accept_dad=0")
+        netns.ip("link set lo up")
+        netns.ip(f"address add {ENDS[number]}/24 dev {wan}")
+        netns.ip(f"link set {wan} up")
+        network(netns, number, 60 + number, port)
+        network(netns, number, 100)
+        for address in net(number, 1):
+            netns.ip(f"address add {address} dev br{60 + number} {'nodad' if ':' in address else ''}")
+    # By these its BVI takes packets.
+    for address in ("192.0.2.1/24", "2001:db8:ff::1/64"):
+        cp.ip(f"address add {address} dev br100 {'nodad' if ':' in address else ''}")
+    frr = {}
+    try:
+        for netns, number, other in ((cp, 1, 3), (linux, 3, 1)):
+            frr[number] = Frr(netns).start(zebra="vni 100\n", bgpd=ROUTED.format(n=number, own=ENDS[number], other=ENDS[other]))
+        for host, to in ((a, net(3, 2)), (b, net(1, 2))):
+            for address in bare(to):
+                wait_for(f"{address} answers", lambda h=host, o=address: hears(h, o), timeout=60)
+        # By the other router, whose MAC address its neighbor is.
+        for address in bare(net(3, 2)):
+            why = router.ctl(f"fib why {address}")
+            assert f"kernel:bgp@{cp.name}" in why and ENDS[3] in why and "loop" in why, why
+        assert router.json("fib diff kernel") == []
+        shown = router.json("show lcp bridges")
+        [between] = [x for x in shown["bridges"] if x["name"] == "br100"]
+        assert shown["refused"] == [] and [x["end"] for d in between["vxlan"] for x in d["ends"]] == [ENDS[3]], shown
+        # Each router takes one from the TTL, and frames are of the full size.
+        out = a.run(f"ping -c 3 -i 0.05 -s 1472 -M do {bare(net(3, 2))[0]}").stdout
+        assert " 3 received" in out and "ttl=62" in out, out
+        # The host itself is announced as well (type 2), and stays when its network goes.
+        leads = lambda address: "kernel:bgp" in router.ctl(f"fib why {address}")
+        wait_for("there is a route to the host", lambda: "10.63.0.2/32 decides" in router.ctl("fib why 10.63.0.2"), timeout=30)
+        assert leads("10.63.0.9")
+        frr[3].configure("bgpd", "router bgp 65000", "address-family ipv4 unicast", "no network 10.63.0.0/24")
+        wait_for("the network is withdrawn", lambda: not leads("10.63.0.9"), timeout=30)
+        assert hears(a, "10.63.0.2")
+        # The daemon dies, and all that it announced goes; it comes again.
+        frr[3].stop()
+        wait_for("nothing leads there", lambda: not any(map(leads, bare(net(3, 2)))), timeout=30)
+        assert [d["ends"] for x in router.json("show lcp bridges")["bridges"] if x["name"] == "br100" for d in x["vxlan"]] == [[]]
+        assert not hears(a, "10.63.0.2")
+        frr[3].start(zebra="vni 100\n", bgpd=ROUTED.format(n=3, own=ENDS[3], other=ENDS[1]))
+        wait_for("they reach each other again", lambda: hears(a, "10.63.0.2") and hears(a, "2001:db8:63::2"), timeout=60)
+        assert router.json("fib diff kernel") == []
+    finally:
+        for f in frr.values():
+            f.close()
+    assert "panic" not in router.log()
