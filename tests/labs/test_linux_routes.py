@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import tempfile
 
 import pytest
@@ -197,7 +198,7 @@ def test_the_peer_of_an_address(lab):
 
 
 def test_routes_of_a_nexthop_object_move_at_once(lab):
-    """An object that changes moves its routes by their next-hop group, none by itself; a resilient group is one as any other."""
+    """An object that changes moves its routes by their next-hop group, none by itself."""
     s = Site(lab)
     s.linux.ip("nexthop add id 1 via 10.0.1.2 dev e0")
     s.linux.ip("nexthop add id 2 via 10.0.2.2 dev e1")
@@ -220,10 +221,70 @@ def test_routes_of_a_nexthop_object_move_at_once(lab):
     s.linux.ip("nexthop replace id 2 via 10.0.2.3 dev e1")
     wait_for("both lead on", lambda: all(w in group("30.0.0.1")["wanted"] for w in ("10.0.1.2", "10.0.2.3")))
     assert group("30.0.0.1")["id"] == was["id"]
-    if s.linux.run("ip nexthop add id 20 group 1/2 type resilient buckets 64", check=False).returncode == 0:
-        s.linux.ip("route add 32.0.0.0/24 nhid 20")
-        wait_for("it is taken", lambda: all(w in s.router.ctl("fib why 32.0.0.1") for w in ("10.0.1.2", "10.0.2.3")))
     s.quiet()
+
+
+def test_flows_keep_their_way_in_a_resilient_group(lab):
+    """A member goes, and its flows alone with it; it comes back, and takes its share."""
+    s = Site(lab)
+    members = (3, 4, 5)
+    mac = lambda n: f"02:00:00:00:02:0{n}"
+    for n in members:
+        s.linux.ip(f"neighbor replace 10.0.2.{n} lladdr {mac(n)} dev e1 nud permanent")
+        s.linux.ip(f"nexthop add id {n} via 10.0.2.{n} dev e1")
+    group = "id 20 group {} type resilient buckets 100 idle_timer 60 unbalanced_timer 300"
+    if s.linux.run(f"ip nexthop add {group.format('3/4/5')}", check=False).returncode != 0:
+        pytest.skip("this kernel has no resilient nexthop groups")
+    s.linux.ip("route add 32.0.0.0/24 nhid 20")
+    shown = lambda: s.router.json("show ip fib 32.0.0.1")["group"]
+    wait_for("it is there", lambda: s.router.json("show ip fib 32.0.0.1").get("group") and shown()["resilient"])
+    wait_for("and its neighbors", lambda: [p["state"] for p in shown()["paths"]] == ["complete"] * 3)
+    # A power of two.
+    assert shown()["buckets"] == 128 and "128 buckets, resilient" in s.router.ctl("fib why 32.0.0.1")
+    ports, text = range(20000, 20240), b"which way do I go?"
+    with s.b.entered():
+        got = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+    got.bind(("eth0", 0))
+    got.settimeout(5)
+    out = []
+    with s.a.entered():
+        for port in ports:
+            out.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            out[-1].bind(("10.0.1.2", port))
+
+    def ways():
+        """The member of the group by which each flow goes."""
+        seen = {}
+        for one in out:
+            one.sendto(text, ("32.0.0.1", 9))
+        while len(seen) < len(ports):
+            frame = got.recv(2000)
+            if text in frame:
+                seen[int.from_bytes(frame[34:36], "big")] = frame[5]
+        return seen
+
+    def leads(*by):
+        wait_for(f"it leads by {by}", lambda: [n for n in members if f"10.0.2.{n} " in shown()["wanted"] + " "] == list(by))
+        s.quiet()
+    before = ways()
+    assert set(before.values()) == set(members)
+    s.linux.ip("nexthop del id 5")
+    leads(3, 4)
+    without = ways()
+    assert {p: n for p, n in before.items() if n != 5} == {p: n for p, n in without.items() if before[p] != 5}
+    assert set(without.values()) == {3, 4}
+    s.linux.ip("nexthop add id 5 via 10.0.2.5 dev e1")
+    s.linux.ip(f"nexthop replace {group.format('3/4/5')}")
+    leads(3, 4, 5)
+    again = ways()
+    moved = [p for p in ports if again[p] != without[p]]
+    assert moved and all(again[p] == 5 for p in moved)
+    # Another next hop in the place of a member's: flows of the others stay.
+    s.linux.ip("nexthop replace id 4 via 10.0.2.3 dev e1")
+    wait_for("it leads by one less", lambda: "10.0.2.4" not in shown()["wanted"])
+    assert all(ways()[p] == n for p, n in again.items() if n != 4)
+    for one in (got, *out):
+        one.close()
 
 
 def test_host_routes_to_own_addresses(lab):

@@ -321,6 +321,7 @@ impl Mirror {
         {
             (r.route.action, r.route.paths) = (action, paths);
         }
+        r.route.buckets = self.nexthops.buckets(r.route.nexthop);
         (!matches!(r.route.action, Action::Other(_))).then_some(r)
     }
 
@@ -454,7 +455,8 @@ impl Mirror {
         for user in users {
             let route = self.contents.get(user);
             let Some((action, paths)) = self.nexthops.resolve(route.nexthop) else { continue };
-            let new = Route { action, paths, ..(**route).clone() };
+            let buckets = self.nexthops.buckets(route.nexthop);
+            let new = Route { action, paths, buckets, ..(**route).clone() };
             if new == **route {
                 continue;
             }

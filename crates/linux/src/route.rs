@@ -97,6 +97,8 @@ pub struct Route {
     pub paths: Vec<Path>,
     /// Number of the nexthop object that says so, or 0.
     pub nexthop: u32,
+    /// The number of buckets where that is a resilient group, else 0.
+    pub buckets: u16,
     /// The source address of packets that the host itself sends.
     pub source: Option<IpAddr>,
     /// Largest packet, bytes; 0 when the route says nothing of it.
@@ -288,6 +290,7 @@ fn body<'a>(body: &'a [u8], mut dst: impl FnMut(&'a [u8]) -> Option<()>) -> Opti
         action: Action::new(head[7]),
         paths: Vec::new(),
         nexthop: 0,
+        buckets: 0,
         source: None,
         mtu: 0,
         wanted: 0,

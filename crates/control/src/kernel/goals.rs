@@ -197,7 +197,8 @@ mod tests {
         let labels = OutLabels::new(&[100, 3, 101]).unwrap();
         let of = |mtu, labels: &OutLabels, v6| {
             let (action, paths) = (Action::Unicast, vec![]);
-            let route = Route { protocol: 4, action, paths, nexthop: 0, source: None, mtu, wanted: 0 };
+            let route =
+                Route { protocol: 4, action, paths, nexthop: 0, buckets: 0, source: None, mtu, wanted: 0 };
             super::mtu(&route, labels, v6)
         };
         assert_eq!(
@@ -218,6 +219,7 @@ mod tests {
                 action: Action::Unicast,
                 paths,
                 nexthop: 0,
+                buckets: 0,
                 source: None,
                 mtu: 0,
                 wanted: 0,

@@ -4,7 +4,7 @@ use super::goals::{Goal, MAIN, Not, leads_to_own};
 use super::{Failed, Taken};
 use linux::route::RTPROT_KERNEL;
 use linux::{Change, Key, Route};
-use net::router::{Op, RouteBatch, RouteSource, Router};
+use net::router::{Op, RouteBatch, RouteObject, RouteSource, Router};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -15,14 +15,18 @@ struct Step {
     source: RouteSource,
     goal: Goal,
     gone: bool,
-    /// The nexthop object by which it leads; 0: none.
-    object: u32,
+    /// The nexthop object by which it leads.
+    object: RouteObject,
+}
+
+fn object(route: &Route) -> RouteObject {
+    RouteObject { id: route.nexthop, buckets: route.buckets }
 }
 
 /// What a nexthop object was and is, where that is what has changed of a route: it has for all that lead by it.
 fn of_object(change: &Change) -> Option<(&Arc<Route>, &Arc<Route>)> {
     let (was, is) = (change.was.as_ref()?, change.is.as_ref()?);
-    let beside = |r: &Route| (r.protocol, r.nexthop, r.source, r.mtu, r.wanted);
+    let beside = |r: &Route| (r.protocol, r.nexthop, r.buckets, r.source, r.mtu, r.wanted);
     (was.nexthop != 0 && beside(was) == beside(is)).then_some((was, is))
 }
 
@@ -106,7 +110,7 @@ impl Taken {
         }
         let name = self.speaker.source_name(self.netns.as_deref(), is.protocol);
         let source = router.route_source(&name, self.speaker.preference).ok()?;
-        let (what, like) = ((goal.rank, is.nexthop), (goal.table, key.prefix));
+        let (what, like) = ((goal.rank, object(is)), (goal.table, key.prefix));
         let moved = was_goal == goal
             || router.move_object(source, what, like, &was_goal.target, &goal.target).unwrap_or(false);
         moved.then_some((source, goal))
@@ -127,7 +131,7 @@ impl Taken {
                 let source = *sources.entry(route.protocol).or_insert_with(|| {
                     router.route_source(&speaker.source_name(netns, route.protocol), speaker.preference).ok()
                 });
-                Some(Step { key: *key, source: source?, goal, gone: more < 0, object: route.nexthop })
+                Some(Step { key: *key, source: source?, goal, gone: more < 0, object: object(route) })
             };
             let was = was.as_ref().and_then(|r| step(router, &mut sources, r, -1));
             let is = is.as_ref().and_then(|r| step(router, &mut sources, r, 1));
@@ -222,7 +226,7 @@ mod tests {
         let gateway = Some(gateway.parse().unwrap());
         let path = Path { gateway, ifindex: 7, weight: 1, ..Path::default() };
         let (action, paths) = (Action::Unicast, vec![path]);
-        Arc::new(Route { protocol: 186, action, paths, nexthop, source: None, mtu: 0, wanted: 0 })
+        Arc::new(Route { protocol: 186, action, paths, nexthop, buckets: 0, source: None, mtu: 0, wanted: 0 })
     }
 
     fn key(n: u32) -> Key {

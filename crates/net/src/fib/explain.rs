@@ -150,11 +150,12 @@ pub(super) fn group_part(
     let buckets = router.group_buckets(g.id);
     let _ = writeln!(
         text,
-        "  group {}: {}, used by {}, {}",
+        "  group {}: {}, used by {}, {}{}",
         g.id,
         router.source_name(g.source),
         plural(g.routes as usize, "route"),
-        plural(buckets.len(), "bucket")
+        plural(buckets.len(), "bucket"),
+        if g.object.buckets == 0 { "" } else { ", resilient" }
     );
     asked_part(router, text, g);
     let mut seen = vec![];

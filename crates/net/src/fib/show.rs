@@ -105,6 +105,7 @@ pub(crate) fn group_json(router: &Router, g: &NextHopInfo) -> Json {
         "wanted": target_words(router, &g.target, g.v6),
         "routes": g.routes,
         "buckets": buckets.len(),
+        "resilient": g.object.buckets != 0,
         "paths": g.paths.iter().map(path).collect::<Vec<_>>(),
     })
 }

@@ -1,6 +1,6 @@
 //! Many changes of routes of one source as one operation, in 16 bytes a route (IPv6: 32).
 
-use super::{Rank, RoutePath, Source, Target};
+use super::{Rank, RouteObject, RoutePath, Source, Target};
 use ipnet::IpNet;
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub(crate) enum Verb {
 pub(super) struct Goal {
     pub rank: Rank,
     /// See [`RouteBatch::by_object`].
-    pub object: u32,
+    pub object: RouteObject,
     /// Where to; none for a route that goes.
     pub target: Option<Target>,
 }
@@ -153,12 +153,12 @@ impl RouteBatch {
 
     /// The number of a target of routes of a rank; equal ones have the same.
     pub fn ranked(&mut self, rank: Rank, target: Target) -> TargetId {
-        self.by_object(rank, 0, target)
+        self.by_object(rank, RouteObject::NONE, target)
     }
 
     /// The same of routes that lead by an object of their source's: those of one object move together
-    /// ([`super::Router::move_object`]), and share next hops with no other. The object 0 is none.
-    pub fn by_object(&mut self, rank: Rank, object: u32, target: Target) -> TargetId {
+    /// ([`super::Router::move_object`]), and share next hops with no other.
+    pub fn by_object(&mut self, rank: Rank, object: RouteObject, target: Target) -> TargetId {
         self.goal(Goal { rank, object, target: Some(target) })
     }
 
@@ -211,7 +211,7 @@ impl RouteBatch {
     pub fn del_ranked(&mut self, prefix: IpNet, rank: Rank) {
         let goal = match self.gone {
             Some((known, goal)) if known == rank => goal,
-            _ => self.goal(Goal { rank, object: 0, target: None }),
+            _ => self.goal(Goal { rank, object: RouteObject::NONE, target: None }),
         };
         self.gone = Some((rank, goal));
         self.push(prefix, Verb::Del, goal.0);

@@ -1,7 +1,7 @@
 //! Changing routes, static ones or those of another source: one or a million, checked as a whole, applied as a whole, undone as a whole.
 
 use super::batch::{Change, Goal, RouteBatch, Verb};
-use super::{OpError, Rank, RoutePath, RouteTable, Router, Source, Target};
+use super::{OpError, Rank, RouteObject, RoutePath, RouteTable, Router, Source, Target};
 use crate::plane::table::FibIndex;
 use graph::memory;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -412,7 +412,7 @@ impl Router {
             return Ok(known);
         }
         let wanted = goals.owner.target(c).cloned().unwrap_or(Target::Drop);
-        let object = goals.owner.goals.get(target).map_or(0, |g| g.object);
+        let object = goals.owner.goals.get(target).map_or(RouteObject::NONE, |g| g.object);
         let of = (goals.owner.source, goals.owner.rank(c), object);
         let id = self.hold_group_of(of, goals.of::<K>(), wanted)?;
         goals.held.push(id);
@@ -470,7 +470,7 @@ impl Router {
         };
         let id = match target {
             Some(target) => {
-                let of = (goals.owner.source, goals.owner.rank(c), 0);
+                let of = (goals.owner.source, goals.owner.rank(c), RouteObject::NONE);
                 let id = self.hold_group_of(of, goals.of::<K>(), target)?;
                 goals.held.push(id);
                 self.check_groups::<K>(goals, prefix)?;

@@ -76,7 +76,7 @@ pub use inspect::ArcFeatures;
 pub use interface_op::{BoxedOp, InterfaceOp, Named};
 pub use interface_state::{Encap, FloodClass, IfState, Kind, Membership, Order, VirtualKind};
 pub use log::LogLine;
-pub use nexthops::{Lookup, NextHopInfo, RoutePath, Target};
+pub use nexthops::{Lookup, NextHopInfo, RouteObject, RoutePath, Target};
 pub use op::{Held, MTU, Op, OpError, Step, mtu_over};
 pub(crate) use part::{Handed, Part, Start};
 pub use part_op::{BoxedPartOp, PartOp};

@@ -134,6 +134,20 @@ impl Target {
     }
 }
 
+/// An object of a source's by which its routes lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RouteObject {
+    /// Its number; 0: none.
+    pub id: u32,
+    /// Over how many buckets at least flows are spread, as who made it resilient has said; 0: nobody has.
+    pub buckets: u16,
+}
+
+impl RouteObject {
+    /// No object.
+    pub const NONE: RouteObject = RouteObject { id: 0, buckets: 0 };
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct GroupKey {
     pub source: Source,
@@ -145,8 +159,8 @@ pub(super) struct GroupKey {
     pub mpls: bool,
     /// Number of the table in which next hops are looked up; 0 where none is.
     pub table: u32,
-    /// The object of the source's by which its routes lead, and which may come to lead elsewhere with all of them; 0: none.
-    pub object: u32,
+    /// The object of the source's by which its routes lead, and which may come to lead elsewhere with all of them.
+    pub object: RouteObject,
     pub target: Target,
 }
 
@@ -205,6 +219,8 @@ pub struct NextHopInfo {
     pub v6: bool,
     /// Whether its routes are labels.
     pub mpls: bool,
+    /// The object by which its routes lead.
+    pub object: RouteObject,
     /// What was asked for.
     pub target: Target,
     /// Routes that point to it.
@@ -356,8 +372,8 @@ impl NextHops {
     fn insert(&mut self, id: GroupId, hop: Hop) {
         self.bytes += hop.bytes();
         self.by_group_key.insert(hop.group_key.clone(), id);
-        if hop.group_key.object != 0 {
-            self.by_object.insert((hop.group_key.object, id));
+        if hop.group_key.object.id != 0 {
+            self.by_object.insert((hop.group_key.object.id, id));
         }
         if self.by_id.len() <= id.at() {
             self.by_id.resize_with(id.at() + 1, || None);
@@ -386,7 +402,7 @@ impl NextHops {
         if self.by_group_key.get(&hop.group_key) == Some(&id) {
             self.by_group_key.remove(&hop.group_key);
         }
-        self.by_object.remove(&(hop.group_key.object, id));
+        self.by_object.remove(&(hop.group_key.object.id, id));
         self.bytes -= hop.bytes();
         self.groups.release(id);
         Some(hop)
@@ -394,10 +410,7 @@ impl NextHops {
 
     /// The groups of routes of a source, family and rank that lead by an object to a target.
     fn of_object(&self, wanted: &GroupKey) -> Vec<GroupId> {
-        let of = self
-            .by_object
-            .range((wanted.object, GroupId::NONE)..=(wanted.object, GroupId::MAX))
-            .map(|(_, id)| *id);
+        let of = self.groups_of(wanted.object);
         let same = |id: &GroupId| {
             self.get(*id).is_some_and(|h| {
                 // Of whatever generation: all of them lead by the object.
@@ -406,6 +419,22 @@ impl NextHops {
             })
         };
         of.filter(same).collect()
+    }
+
+    fn groups_of(&self, object: RouteObject) -> impl DoubleEndedIterator<Item = GroupId> + '_ {
+        self.by_object.range((object.id, GroupId::NONE)..=(object.id, GroupId::MAX)).map(|(_, id)| *id)
+    }
+
+    /// A group by which routes of an object lead until they are set one by one: flows stay where they are in the one that is to be made.
+    fn before(&self, wanted: &GroupKey) -> GroupId {
+        let like = |id: &GroupId| {
+            self.get(*id).is_some_and(|h| {
+                let k = &h.group_key;
+                (k.source, k.rank, k.v6, k.object) == (wanted.source, wanted.rank, wanted.v6, wanted.object)
+            })
+        };
+        let mut all = Some(wanted.object).filter(|o| o.id != 0).into_iter().flat_map(|o| self.groups_of(o));
+        all.rfind(like).unwrap_or(GroupId::NONE)
     }
 
     /// Has a group be for another target. False where there is a group for that already.
@@ -601,13 +630,13 @@ impl Router {
         table: RouteTable,
         target: Target,
     ) -> Result<GroupId, OpError> {
-        self.hold_group_of((source, self.rank_of(source), 0), table, target)
+        self.hold_group_of((source, self.rank_of(source), RouteObject::NONE), table, target)
     }
 
     /// [`Router::hold_group`] for routes of a rank, and of an object.
     pub(super) fn hold_group_of(
         &mut self,
-        (source, rank, object): (Source, Rank, u32),
+        (source, rank, object): (Source, Rank, RouteObject),
         table: RouteTable,
         target: Target,
     ) -> Result<GroupId, OpError> {
@@ -639,7 +668,7 @@ impl Router {
     pub fn move_object(
         &mut self,
         source: RouteSource,
-        (rank, object): (Rank, u32),
+        (rank, object): (Rank, RouteObject),
         (table, like): (u32, IpNet),
         from: &Target,
         to: &Target,
@@ -650,7 +679,7 @@ impl Router {
         let over_interfaces =
             |t: &Target| matches!(t, Target::Paths(p) if p.iter().all(|p| p.interface.is_some()));
         // Those who follow changes are told each prefix.
-        if object == 0 || !over_interfaces(from) || !over_interfaces(to) || self.are_routes_followed() {
+        if object.id == 0 || !over_interfaces(from) || !over_interfaces(to) || self.are_routes_followed() {
             return Ok(false);
         }
         let v6 = like.addr().is_ipv6();
@@ -709,7 +738,7 @@ impl Router {
             v6: false,
             mpls: true,
             table: 0,
-            object: 0,
+            object: RouteObject::NONE,
             target,
         })
     }
@@ -723,7 +752,9 @@ impl Router {
         }
         let resolution = self.resolve(&group_key, &|_| false);
         let (paths, adjacencies) = self.take_leads(&resolution.leads)?;
-        let id = self.nexthops.groups.create(&paths).map_err(|e| OpError::new(e.to_string()));
+        let (before, least) = (self.nexthops.before(&group_key), usize::from(group_key.object.buckets));
+        let id =
+            self.nexthops.groups.create_after(&paths, before, least).map_err(|e| OpError::new(e.to_string()));
         let id = match id {
             Ok(id) => id,
             Err(e) => {
@@ -830,6 +861,7 @@ impl Router {
             changed: h.changed,
             v6: h.group_key.v6,
             mpls: h.group_key.mpls,
+            object: h.group_key.object,
             target: h.group_key.target.clone(),
             routes: h.routes,
             paths: h.paths.clone(),

@@ -107,7 +107,7 @@ proptest! {
     fn only_flows_that_must_move_do(
         steps in prop::collection::vec(prop::collection::btree_map(0u32..24, 1u32..9, 1..20), 2..6),
     ) {
-        let (mut w, _) = Groups::new(4).unwrap();
+        let (mut w, _) = Groups::new(64).unwrap();
         let of = |m: &std::collections::BTreeMap<u32, u32>| -> Vec<Path> {
             m.iter().map(|(&adj, &weight)| Path { entry: Entry { kind: 1, adj }, weight }).collect()
         };
@@ -127,8 +127,10 @@ proptest! {
                 }
             }
             let before = w.buckets(id);
+            let beside = w.create_after(&of(&pair[1]), id, 1).unwrap();
             w.set(id, &of(&pair[1])).unwrap();
             let after = w.buckets(id);
+            prop_assert_eq!(w.buckets(beside), &after[..], "made after a group it is as that becomes");
             let (n, total) = (after.len() as f64, f64::from(pair[1].values().sum::<u32>()));
             for (&adj, &weight) in &pair[1] {
                 let got = after.iter().filter(|e| e.adj == adj).count() as f64;
@@ -147,6 +149,21 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_group_may_have_more_buckets_than_it_needs() {
+    let (mut w, _) = Groups::new(8).unwrap();
+    let paths = [1, 2, 3].map(|n| Path::new(1, n));
+    let id = w.create_after(&paths[..2], GroupId::NONE, 33).unwrap();
+    let count = |w: &GroupsWriter, p: Path| w.buckets(id).iter().filter(|e| **e == p.entry).count();
+    assert_eq!([count(&w, paths[0]), count(&w, paths[1])], [32, 32]);
+    // Also after it had one path alone.
+    w.set(id, &paths[..1]).unwrap();
+    w.set(id, &paths).unwrap();
+    assert_eq!(w.buckets(id).len(), 64);
+    let id = w.create_after(&paths, GroupId(99), 9999).unwrap();
+    assert_eq!(w.buckets(id).len(), MAX_BUCKETS);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 struct Group {
     paths: Vec<Path>,
     users: u32,
+    least: usize,
 }
 
 /// A group or an array of buckets that was taken out.
@@ -60,7 +61,7 @@ impl GroupsWriter {
             group.users += 1;
             return Ok(id);
         }
-        let id = self.make(paths.clone())?;
+        let id = self.make(paths.clone(), 0, 1)?;
         self.by_paths.insert(paths, id);
         Ok(id)
     }
@@ -68,22 +69,34 @@ impl GroupsWriter {
     /// A group of its own, which `acquire` never answers for others: its owner may change it with
     /// [`GroupsWriter::set`] without moving somebody else's routes.
     pub fn create(&mut self, paths: &[Path]) -> Result<GroupId, GroupError> {
-        self.make(normal(paths)?)
+        self.create_after(paths, GroupId::NONE, 1)
     }
 
-    fn make(&mut self, paths: Vec<Path>) -> Result<GroupId, GroupError> {
+    /// The same with at least so many buckets, up to 256, where it has several paths. Flows have the paths that they have in the
+    /// group `before`, as far as [`GroupsWriter::set`] would leave them there.
+    pub fn create_after(
+        &mut self,
+        paths: &[Path],
+        before: GroupId,
+        least: usize,
+    ) -> Result<GroupId, GroupError> {
+        let before = self.paths(before).map_or(0, |_| self.shared.words[before.at()].load(Relaxed));
+        self.make(normal(paths)?, before, least.clamp(1, MAX_BUCKETS).next_power_of_two())
+    }
+
+    fn make(&mut self, paths: Vec<Path>, before: u64, least: usize) -> Result<GroupId, GroupError> {
         let fresh = self.free.is_empty();
         if fresh && self.groups.len() == self.shared.words.len() {
             return Err(self.full().into());
         }
-        let word = self.build(&paths, 0)?;
+        let word = self.build(&paths, before, least)?;
         let id = self.free.pop().unwrap_or(GroupId(self.groups.len() as u32));
         if fresh {
             self.groups.push(None);
         }
         self.shared.words[id.at()].store(word, Release);
         self.stores += 1;
-        self.groups[id.at()] = Some(Group { paths, users: 1 });
+        self.groups[id.at()] = Some(Group { paths, users: 1, least });
         Ok(id)
     }
 
@@ -115,13 +128,13 @@ impl GroupsWriter {
     /// same paths; `acquire` then answers one of them.
     pub fn set(&mut self, id: GroupId, paths: &[Path]) -> Result<(), GroupError> {
         let paths = normal(paths)?;
-        match self.groups.get(id.at()) {
+        let least = match self.groups.get(id.at()) {
             Some(Some(group)) if group.paths == paths => return Ok(()),
-            Some(Some(_)) => {}
+            Some(Some(group)) => group.least,
             _ => return Err(GroupError::Unknown(id)),
-        }
+        };
         let before = self.shared.words[id.at()].load(Relaxed);
-        let word = self.build(&paths, before)?;
+        let word = self.build(&paths, before, least)?;
         let old = self.shared.words[id.at()].swap(word, Release);
         self.stores += 1;
         self.retire_buckets(old);
@@ -218,12 +231,12 @@ impl GroupsWriter {
 
     /// The word for a list of paths; its buckets are filled before anyone can see it. Flows of a path that the group of the
     /// word `before` has too stay on it, as far as the shares allow.
-    fn build(&mut self, paths: &[Path], before: u64) -> Result<u64, TableFull> {
+    fn build(&mut self, paths: &[Path], before: u64, least: usize) -> Result<u64, TableFull> {
         if let [only] = paths {
             return Ok(only.entry.pack());
         }
         let old = self.entries(before);
-        let buckets = spread(paths, &old);
+        let buckets = spread(paths, &old, least as u64);
         let log2 = buckets.len().trailing_zeros() as usize;
         let first = match self.free_buckets[log2].pop() {
             Some(first) => first,
@@ -296,12 +309,12 @@ fn bucket_count(paths: &[Path]) -> u64 {
 
 /// What each bucket holds: paths by their weights. The share of a path is off by less than one bucket, except that a path too
 /// light for a bucket gets one at the cost of others. A bucket keeps what it had in `old` if its path is still there and
-/// has not more than its share; so when a path goes, only its own buckets change.
-fn spread(paths: &[Path], old: &[Entry]) -> Vec<Entry> {
+/// has not more than its share; so when a path goes, only its own buckets change. There are `least` buckets or more.
+fn spread(paths: &[Path], old: &[Entry], least: u64) -> Vec<Entry> {
     let total: u64 = paths.iter().map(|p| u64::from(p.weight)).sum();
     let kept = old.iter().any(|e| paths.iter().any(|p| p.entry == *e));
     // A group never shrinks while paths are left: the buckets of those would have to be joined.
-    let count = bucket_count(paths).max(if kept { old.len() as u64 } else { 1 });
+    let count = bucket_count(paths).max(least).max(if kept { old.len() as u64 } else { 1 });
     // What a path has, times the sum of weights, less what it should have.
     let over =
         |i: usize, n: u64| i128::from(n * total) - i128::from(u64::from(paths[i].weight)) * i128::from(count);
