@@ -49,7 +49,7 @@ fn end(device: &Device, v: &Vxlan) -> Result<bridges::Device, &'static str> {
     })
 }
 
-/// The bridges that have pairs as ports, or VXLAN devices and addresses. `interfaces`: of pairs, by Linux's index.
+/// The bridges that have pairs as ports, or VXLAN devices, and addresses or a VRF. `interfaces`: of pairs, by Linux's index.
 fn bridges_of(all: &BTreeMap<u32, Device>, interfaces: &BTreeMap<u32, u32>) -> (Vec<Bridge>, Cannot) {
     let (mut found, mut cannot) = (vec![], Cannot::new());
     let mut members: BTreeMap<u32, Vec<&Device>> = BTreeMap::new();
@@ -63,8 +63,10 @@ fn bridges_of(all: &BTreeMap<u32, Device>, interfaces: &BTreeMap<u32, u32>) -> (
         let pair = |d: &&Device| Some((*interfaces.get(&d.link.ifindex)?, learns(d)));
         let pairs: BTreeMap<u32, bool> = ports.iter().filter_map(pair).collect();
         let addresses: BTreeSet<IpNet> = device.addresses.iter().map(|a| a.net).filter(is_far).collect();
+        let table = all.get(&device.link.master).and_then(vrf_table);
         let vxlan = |d: &&Device| matches!(d.link.kind, LinkKind::Vxlan(_));
-        if pairs.is_empty() && (addresses.is_empty() || !ports.iter().any(vxlan)) {
+        let is_gateway = !addresses.is_empty() || table.is_some();
+        if pairs.is_empty() && !(is_gateway && ports.iter().any(vxlan)) {
             continue;
         }
         let name = device.link.name.clone();
@@ -87,7 +89,7 @@ fn bridges_of(all: &BTreeMap<u32, Device>, interfaces: &BTreeMap<u32, u32>) -> (
             up: device.link.up,
             mtu: mtu(device),
             mac: MacAddr(device.link.mac.unwrap_or_default()),
-            table: all.get(&device.link.master).and_then(vrf_table),
+            table,
             age: ageing.div_ceil(6000).clamp(1, 255) as u8,
             addresses,
             ports: pairs,

@@ -33,6 +33,13 @@ pub struct Bridge {
     pub devices: Vec<Device>,
 }
 
+impl Bridge {
+    /// Whether packets are routed through it: it has addresses, or it is how a VRF reaches other routers (RFC 9135), which needs none.
+    pub fn is_routed(&self) -> bool {
+        !self.addresses.is_empty() || self.table.is_some() && !self.devices.is_empty()
+    }
+}
+
 /// A VXLAN device that is a port of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {

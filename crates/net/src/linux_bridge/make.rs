@@ -189,14 +189,14 @@ impl At<'_> {
         self.told(&format!("port {name}"), made);
     }
 
-    /// The interface through which it is routed, where it has addresses.
+    /// The interface through which it is routed, where it has addresses, or other routers behind VXLAN devices in a VRF.
     fn bvi(&mut self, b: &Bridge, made: Made) {
         let has = made.bvi.filter(|i| self.router.interface(*i).is_some());
         let what = format!("bridge {}: BVI", b.name);
         let lacks = b.table.filter(|id| {
             [false, true].iter().any(|v6| !self.router.has_table(RouteTable { v6: *v6, id: *id }))
         });
-        if b.addresses.is_empty() || lacks.is_some() {
+        if !b.is_routed() || lacks.is_some() {
             if let Some(index) = has {
                 self.unmake_bvi(b.ifindex, index);
             }

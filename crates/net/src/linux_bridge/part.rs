@@ -1,6 +1,7 @@
 //! Bridges of Linux's as a part of the control side.
 
 use super::heard::{Bridge, Device, Netns, Space, State};
+use crate::interface::ifflags;
 use crate::router::{IfState, Kind, Op, Part, Router, Start};
 use command::Command;
 use std::any::Any;
@@ -70,6 +71,17 @@ impl Part for LinuxBridges {
 
     fn commands(&self) -> Vec<Command<Router>> {
         super::commands::all()
+    }
+
+    /// In a VRF, packets come to the bridge of a VNI between routers, which has no addresses.
+    fn flags(&self, router: &Router, index: u32) -> u16 {
+        let is_bvi = router.interface(index).and_then(|i| i.membership).is_some_and(|m| m.bvi);
+        let Some(all) = router.state::<State>().filter(|_| is_bvi) else { return 0 };
+        let in_vrf = |s: &Space| {
+            let (bridge, _) = s.made.iter().find(|(_, m)| m.bvi == Some(index))?;
+            s.bridges.get(bridge)?.table
+        };
+        if all.spaces.values().any(|s| in_vrf(s).is_some()) { ifflags::IP4 | ifflags::IP6 } else { 0 }
     }
 
     /// Behind those of bridge domains, which ports leave.

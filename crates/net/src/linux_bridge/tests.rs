@@ -258,3 +258,32 @@ fn a_bridge_is_in_the_table_of_its_vrf() {
         r.commit(vec![Op::DeleteTable { table: RouteTable { v6, id: 10 } }]).unwrap();
     }
 }
+
+/// Between routers a VRF has a VNI of its own, whose bridge has neither ports nor addresses (RFC 9135).
+#[test]
+fn a_bridge_between_routers_of_a_vrf_needs_no_address() {
+    let (mut r, _) = router();
+    for v6 in [false, true] {
+        r.commit(vec![Op::CreateTable { table: RouteTable { v6, id: 10 }, name: None }]).unwrap();
+    }
+    let without = |table| Bridge { table, ..bridge(&[], &[]) };
+    let takes = |r: &Router| {
+        let [(2, bvi)] = svis(r, &None)[..] else { return None };
+        let i = r.plane().interfaces.get(bvi, r.guard())?;
+        Some((i.takes_ip4(), i.takes_ip6(), r.table_of_interface(r.interface(bvi)?, false)))
+    };
+    take(&mut r, vec![without(None)]);
+    assert_eq!(takes(&r), None);
+    take(&mut r, vec![without(Some(10))]);
+    assert_eq!(takes(&r), Some((true, true, 10)));
+    // The other router, by its MAC address.
+    told(&mut r, &[at(A, "192.0.2.3", false)]);
+    assert_eq!(behind(&r, A), Some(ip("192.0.2.3")));
+    // With addresses, out of the VRF: those families alone.
+    take(&mut r, vec![bridge(&[], &["10.0.0.1/24"])]);
+    assert_eq!(takes(&r), Some((true, false, 0)));
+    take(&mut r, vec![without(Some(10))]);
+    assert_eq!(takes(&r), Some((true, true, 10)));
+    take(&mut r, vec![Bridge { devices: vec![], ..without(Some(10)) }]);
+    assert_eq!(takes(&r), None);
+}
