@@ -384,26 +384,29 @@ def test_files_are_loaded_beside_the_control_thread(full, tmp_path):
 
 
 def test_who_has_left_keeps_no_place(bench, public_binary):
-    """Those who may only look have 16 pings at once. Clients that are killed give theirs back."""
+    """Those who may only look have 16 pings at once, each user half of them. Clients that are killed give theirs back."""
     t = bench({"quiver": {"sockets": {"group": "users"}}})
     group = run("getent group users").stdout.split(":")[2]
-    looker = ["setpriv", "--reuid=65534", "--regid=65534", "--groups", group, public_binary, "ctl", "-s", t.router.socket]
     silent = "ping 10.0.1.77 repeat 1000"
 
-    def refused():
-        return "are running already" in run([*looker, "ping 10.0.1.1 repeat 1"], check=False).stderr
+    def looker(user):
+        return ["setpriv", f"--reuid={user}", "--regid=65534", "--groups", group, public_binary, "ctl", "-s", t.router.socket]
 
-    def start():
-        return subprocess.Popen([*looker, silent], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def refused():
+        said = run([*looker(65532), "ping 10.0.1.1 repeat 1"], check=False).stderr
+        return "there are 16 commands that go on for a while" in said
+
+    def start(n):
+        return subprocess.Popen([*looker(65534 - n % 2), silent], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def taken():
         # Whoever came while this test had a place itself tries again.
         for n, client in enumerate(clients):
             if client.poll() is not None:
-                clients[n] = start()
+                clients[n] = start(n)
         return refused()
 
-    clients = [start() for _ in range(16)]
+    clients = [start(n) for n in range(16)]
     try:
         wait_for("all places are taken", taken, timeout=30)
     finally:

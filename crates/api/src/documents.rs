@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use command::Access;
+use command::{Access, Client};
+use control::places::share;
 use http_body::{Frame, SizeHint};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep};
@@ -15,13 +16,11 @@ use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::codegen::{Bytes, Service, StdError};
 
-use crate::who::{Key, Who};
+use crate::who::Who;
 
 /// Calls with documents at once of those who may only look, and of those who may do more: nobody of the first keeps the others away.
 const LOOKING: usize = 4;
 const MORE: usize = 8;
-/// A client has one in so many of these, and leaves some to others.
-const SHARE: usize = 2;
 /// A message of which nothing comes for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Where such calls go.
@@ -31,7 +30,7 @@ const SERVICE: &str = "/quiver.v1.Configuration/";
 struct Places {
     most: usize,
     all: Arc<Semaphore>,
-    each: Mutex<HashMap<Key, Weak<Semaphore>>>,
+    each: Mutex<HashMap<Client, Weak<Semaphore>>>,
 }
 
 impl Places {
@@ -39,13 +38,13 @@ impl Places {
         Arc::new(Places { most, all: Arc::new(Semaphore::new(most)), each: Mutex::default() })
     }
 
-    fn of(&self, client: Key) -> Arc<Semaphore> {
+    fn of(&self, client: Client) -> Arc<Semaphore> {
         let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = each.get(&client).and_then(Weak::upgrade) {
             return known;
         }
         each.retain(|_, of| of.strong_count() != 0);
-        let of = Arc::new(Semaphore::new(self.most / SHARE));
+        let of = Arc::new(Semaphore::new(share(self.most)));
         each.insert(client, Arc::downgrade(&of));
         of
     }
@@ -90,7 +89,7 @@ where
             return Box::pin(inner.call(request));
         };
         let places = if caller.access < Access::Operate { &self.looking } else { &self.more };
-        let (all, own) = (Arc::clone(&places.all), places.of(Key::of(caller)));
+        let (all, own) = (Arc::clone(&places.all), places.of(caller.client()));
         Box::pin(async move {
             let places = (own.acquire_owned().await, all.acquire_owned().await);
             // What has begun goes on where the client is gone, and has its places until it is done.
@@ -201,18 +200,18 @@ mod tests {
             settled().await;
             call.abort();
         }
-        assert_eq!(begun(), LOOKING / SHARE);
+        assert_eq!(begun(), share(LOOKING));
         // He keeps nobody else away.
         let other = tokio::spawn(documents.call(request(8)));
         settled().await;
-        assert_eq!(begun(), LOOKING / SHARE + 1);
+        assert_eq!(begun(), share(LOOKING) + 1);
         let again = tokio::spawn(documents.call(request(7)));
         settled().await;
-        assert_eq!(begun(), LOOKING / SHARE + 1);
+        assert_eq!(begun(), share(LOOKING) + 1);
         work.done.notify_waiters();
         other.await.unwrap().unwrap();
         settled().await;
-        assert_eq!(begun(), LOOKING / SHARE + 2);
+        assert_eq!(begun(), share(LOOKING) + 2);
         work.done.notify_waiters();
         again.await.unwrap().unwrap();
     }

@@ -16,7 +16,7 @@ use tonic::codegen::{Bytes, Service, StdError};
 
 use crate::limits::DOCUMENT;
 use crate::status;
-use crate::who::{Key, Who};
+use crate::who::Who;
 
 /// Of so many clients it is known what they have used; of those that have used nothing lately it need not be.
 const KNOWN: usize = 128;
@@ -117,7 +117,7 @@ impl Client {
 #[derive(Clone)]
 pub struct Clients {
     rate: ClientRate,
-    all: Arc<Mutex<HashMap<Key, Arc<Client>>>>,
+    all: Arc<Mutex<HashMap<command::Client, Arc<Client>>>>,
 }
 
 impl Clients {
@@ -127,7 +127,7 @@ impl Clients {
     }
 
     fn of(&self, caller: &Caller, now: Instant) -> Arc<Client> {
-        let key = Key::of(caller);
+        let key = caller.client();
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = all.get(&key) {
             return Arc::clone(client);

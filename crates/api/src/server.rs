@@ -23,7 +23,7 @@ use crate::documents::Documents;
 use crate::ending::{Ending, Ends};
 use crate::limits::{self, Deadlines};
 use crate::rates::{Clients, Rates};
-use crate::service::{Router, Shared, commands, routes};
+use crate::service::{Router, Shared, Streams, commands, routes};
 use crate::tls::{self, Lines, Room};
 use crate::v1;
 use crate::v1::commands_server::CommandsServer;
@@ -33,7 +33,7 @@ use crate::v1::events_server::EventsServer;
 use crate::v1::packets_server::PacketsServer;
 use crate::v1::routes_server::RoutesServer;
 use crate::v1::system_server::SystemServer;
-use crate::who::{self, Connection, Places, Refusal, Who};
+use crate::who::{self, Connection, Connections, Refusal, Who};
 
 /// How often an address is tried again that was taken.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -139,7 +139,7 @@ impl Api {
             .build()?;
         let path = gate.path().to_owned();
         reached.set(path.display(), false, None);
-        let places = Places::new(reached.clone(), each);
+        let places = Connections::new(reached.connections().clone(), each);
         let (end, ended) = oneshot::channel::<()>();
         let (done, served) = oneshot::channel::<()>();
         let thread = thread::Builder::new().name("quiver-api".into()).spawn(move || {
@@ -179,6 +179,7 @@ pub fn services(
         instance: format!("{:x}-{:x}", now.as_nanos(), std::process::id()),
         started: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
         drops: Default::default(),
+        streams: Streams::default(),
         commands: commands::list(registry),
     }));
     let described = || {
@@ -236,7 +237,7 @@ fn known(request: Request<()>) -> Result<Request<()>, Status> {
 fn connections(
     gate: Gate,
     doors: Vec<tls::Door>,
-    places: Places,
+    places: Connections,
     reached: &Reached,
     lines: &Lines,
 ) -> io::Result<mpsc::Receiver<io::Result<Connection>>> {
@@ -285,7 +286,7 @@ async fn strangers(
     lines: Lines,
     reached: Reached,
     room: Room,
-    places: Places,
+    places: Connections,
     to: mpsc::Sender<io::Result<Connection>>,
 ) {
     let at = door.address();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use command::{Access, CommandError, ErrorKind, Fault};
 use control::ctl::{Closed, Failure};
+use control::places::Full;
 use prost::Message;
 use tonic::{Code, Status};
 
@@ -93,12 +94,22 @@ struct RetryInfo {
 
 /// Somebody asks for more than the limit `quiver.api.RULE`, and may come again.
 pub fn too_much(rule: &str, message: &str, value: &str, again: Duration) -> Status {
+    later(rule, &format!("quiver.api.{rule}"), message, value, again)
+}
+
+/// There is no place for one more stream.
+pub fn full(full: &Full) -> Status {
+    // Nobody knows when there will be: what has just ended gives its place back a moment later.
+    later("places", "", &full.to_string(), "", Duration::from_secs(1))
+}
+
+fn later(rule: &str, object: &str, message: &str, value: &str, again: Duration) -> Status {
     // Whole milliseconds, and not earlier.
     let again = Duration::from_millis(again.as_millis() as u64 + 1);
     let message = format!("{message}; come again in {} ms", again.as_millis());
     let info = ErrorInfo {
         rule: rule.into(),
-        object: format!("quiver.api.{rule}"),
+        object: object.into(),
         value: value.into(),
         message: message.clone(),
         ..ErrorInfo::default()

@@ -1,6 +1,5 @@
 //! Who is at the other end of a connection, and its place among the connections.
 
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,8 +7,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use command::{Access, Caller};
-use control::commands::{Full, Reached};
 use control::ctl::MAX_CLIENTS;
+use control::places::{Place, Places};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 use tonic::transport::server::Connected;
@@ -49,34 +48,6 @@ impl Who {
     }
 }
 
-/// Who a client is: a Unix user, or a name in certificates.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
-    /// A user of the machine.
-    User(u32),
-    /// A name in certificates.
-    Name(String),
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Key::User(user) => write!(f, "uid:{user}"),
-            Key::Name(name) => write!(f, "tls:{name}"),
-        }
-    }
-}
-
-impl Key {
-    /// Of somebody.
-    pub fn of(caller: &Caller) -> Key {
-        match &caller.remote {
-            Some(remote) => Key::Name(remote.name.clone()),
-            None => Key::User(caller.user),
-        }
-    }
-}
-
 /// Who has sent a request.
 ///
 /// # Errors
@@ -104,19 +75,15 @@ pub fn caller_with<T>(request: &Request<T>, needs: Access) -> Result<Arc<Caller>
 
 /// The places of connections: so many for all, and for each client.
 #[derive(Clone, Debug)]
-pub struct Places {
-    reached: Reached,
+pub struct Connections {
+    places: Places,
     each: usize,
 }
 
-/// A place among the connections, given back when dropped.
-#[derive(Debug)]
-pub struct Place(Reached, String);
-
-impl Places {
-    /// All are free.
-    pub fn new(reached: Reached, each: u16) -> Places {
-        Places { reached, each: each.into() }
+impl Connections {
+    /// So many for each client.
+    pub fn new(places: Places, each: u16) -> Connections {
+        Connections { places, each: each.into() }
     }
 
     /// The next free place for somebody, or one at which each call is told that there is none: of a GOAWAY gRPC's C core tells nobody.
@@ -126,28 +93,20 @@ impl Places {
     pub fn take(&self, who: Who) -> Result<(Who, Place), String> {
         let (client, each, most) = match &who.0 {
             Ok(caller) if caller.access >= Access::Write => {
-                (Key::of(caller).to_string(), self.each, MAX_CLIENTS + RESERVED)
+                (caller.client().to_string(), self.each, MAX_CLIENTS + RESERVED)
             }
-            Ok(caller) => (Key::of(caller).to_string(), self.each, MAX_CLIENTS),
+            Ok(caller) => (caller.client().to_string(), self.each, MAX_CLIENTS),
             // They are told why, and have no more than that.
             Err(_) => ("nobody".into(), NOBODIES, MAX_CLIENTS),
         };
-        let why = match self.reached.enter(&client, each, most) {
-            Ok(()) => return Ok((who, Place(self.reached.clone(), client))),
-            Err(Full::Client) => format!("{client} has {each} connections, and may not have more"),
-            Err(Full::All) => format!("there are {most} connections, and no more are taken"),
+        let why = match self.places.take(&client, each, most) {
+            Ok(place) => return Ok((who, place)),
+            Err(full) => full.to_string(),
         };
-        let (client, most) = ("refused".to_owned(), MAX_CLIENTS + RESERVED + NOBODIES);
-        match self.reached.enter(&client, NOBODIES, most) {
-            Ok(()) => Ok((Who(Err(Refusal::Place(why.into()))), Place(self.reached.clone(), client))),
+        match self.places.take("refused", NOBODIES, MAX_CLIENTS + RESERVED + NOBODIES) {
+            Ok(place) => Ok((Who(Err(Refusal::Place(why.into()))), place)),
             Err(_) => Err(why),
         }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.leave(&self.1);
     }
 }
 
@@ -278,7 +237,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn who_has_no_place_is_told_so_for_a_while() {
-        let places = Places::new(Reached::default(), 2);
+        let places = Connections::new(Places::of("connections"), 2);
         let ann = || Who(Ok(somebody(7, Access::Read)));
         let held: Vec<_> = (0..2 + NOBODIES).map(|_| places.take(ann()).unwrap()).collect();
         let codes: Vec<_> = held.iter().map(|(who, _)| code(who)).collect();
@@ -297,7 +256,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn who_says_nothing_is_not_waited_for() {
-        let places = Places::new(Reached::default(), 2);
+        let places = Connections::new(Places::of("connections"), 2);
         for (said, waits) in [(0, false), (PREFACE - 1, false), (PREFACE, true)] {
             let (who, place) = places.take(Who(Ok(somebody(7, Access::Read)))).unwrap();
             let (mut here, there) = duplex(100);

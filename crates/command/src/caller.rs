@@ -1,5 +1,6 @@
 //! Who gives commands.
 
+use std::fmt;
 use std::net::IpAddr;
 
 /// What a command needs, and what an operator has.
@@ -67,6 +68,34 @@ pub struct Remote {
     pub name: String,
     /// Where it comes from.
     pub address: IpAddr,
+}
+
+/// Who a client is, whatever it may do: all its connections together have its limits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Client {
+    /// A user of the machine.
+    User(u32),
+    /// A name in certificates.
+    Name(String),
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Client::User(user) => write!(f, "uid:{user}"),
+            Client::Name(name) => write!(f, "tls:{name}"),
+        }
+    }
+}
+
+impl Caller {
+    /// Whose limits count.
+    pub fn client(&self) -> Client {
+        match &self.remote {
+            Some(remote) => Client::Name(remote.name.clone()),
+            None => Client::User(self.user),
+        }
+    }
 }
 
 /// The user and group that comes over a network: Linux's for what has none of its own.

@@ -66,7 +66,7 @@ mod types;
 mod value;
 
 pub use args::Args;
-pub use caller::{Access, Caller, NOBODY, Remote, Role};
+pub use caller::{Access, Caller, Client, NOBODY, Remote, Role};
 pub use comment::Comments;
 pub use complete::{Candidate, Completion};
 pub use completer::Completer;

@@ -19,7 +19,7 @@ mod reload;
 mod saving;
 mod traceroute;
 
-pub use api::{Full, Reached};
+pub use api::Reached;
 pub use change::{Applied, Changes, Examine};
 pub use desired::{Desk, Differences, Steps, Told};
 pub use documents::Wish;

@@ -15,6 +15,7 @@ pub mod last_words;
 pub mod load;
 pub mod machine;
 pub mod memory;
+pub mod places;
 pub mod runtime;
 pub mod saved;
 pub mod trail;

@@ -77,7 +77,7 @@ fn counts(of: &[(Kind, u64)]) -> Counts {
 fn what_does_not_fit_is_counted_and_told_anew() {
     run(async |router, events| {
         let wanted = Wanted::new([Kind::Link, Kind::Neighbor, Kind::Log]);
-        let following = events.follow(&router, wanted, "ann", false).unwrap();
+        let following = events.follow(&router, wanted).unwrap();
         assert_eq!((whole(&following, Kind::Link).await, whole(&following, Kind::Neighbor).await), (2, 0));
         // 4096 fit: of the others each kind is counted.
         neighbors(&router, 0..4000, 1);
@@ -126,7 +126,7 @@ fn what_does_not_fit_is_counted_and_told_anew() {
 fn a_snapshot_that_is_lost_in_part_begins_anew() {
     run(async |router, events| {
         neighbors(&router, 0..6000, 1);
-        let following = events.follow(&router, Wanted::new([Kind::Neighbor]), "ann", false).unwrap();
+        let following = events.follow(&router, Wanted::new([Kind::Neighbor])).unwrap();
         let mut seen = 0;
         while seen < 10 {
             seen += usize::from(matches!(event(&following).await.what, What::Neighbor(_)));
@@ -176,15 +176,13 @@ fn nothing_is_made_for_who_does_not_want_it_and_nothing_kept_for_who_is_gone() {
                 },
             );
         };
-        let of_log = events.follow(&router, Wanted::new([Kind::Log]), "ann", false).unwrap();
+        let of_log = events.follow(&router, Wanted::new([Kind::Log])).unwrap();
         tell(&events);
         assert_eq!(made.get(), 0);
         assert!(!router.borrow().is_listened_to());
         let mut two = vec![];
         for _ in 0..2 {
-            two.push(
-                events.follow(&router, Wanted::new([Kind::Configuration, Kind::Link]), "ann", false).unwrap(),
-            );
+            two.push(events.follow(&router, Wanted::new([Kind::Configuration, Kind::Link])).unwrap());
         }
         tell(&events);
         assert_eq!(made.get(), 1, "once for both");
@@ -198,18 +196,6 @@ fn nothing_is_made_for_who_does_not_want_it_and_nothing_kept_for_who_is_gone() {
         tell(&events);
         assert_eq!(made.get(), 1);
         assert!(events.wants(Kind::Log));
-        // Places are given back, and some are kept for who may do more.
-        let follow = |client, reserved| events.follow(&router, Wanted::new([Kind::Log]), client, reserved);
-        let mut all: Vec<Following> = (1..32).map(|_| follow("ann", false).unwrap()).collect();
-        // One client leaves places to others.
-        let refused = follow("ann", false).err();
-        assert_eq!(refused.unwrap(), "ann follows events 32 times already, and may not more often");
-        all.extend((0..32).map(|_| follow("bob", false).unwrap()));
-        assert!(follow("eve", false).is_err());
-        all.extend((0..16).map(|_| follow("eve", true).unwrap()));
-        assert!(follow("joe", true).is_err());
-        all.clear();
-        assert!(follow("ann", false).is_ok());
         drop(of_log);
         assert!(!events.wants(Kind::Log));
     });

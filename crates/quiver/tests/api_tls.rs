@@ -3,7 +3,10 @@
 
 mod started;
 
-use quiver_client::v1::{Role, RouteFilter, RouteHello};
+use quiver_client::v1::punt_request::{Filter, filter::What};
+use quiver_client::v1::{
+    CaptureRequest, EventKind, Role, RouteFilter, RouteHello, TraceRequest, WatchEventsRequest,
+};
 use quiver_client::{Apply, Error, Router, Tls};
 use started::{PATIENCE, Started};
 use std::fs;
@@ -441,6 +444,59 @@ async fn each_client_has_so_many_connections() {
         assert!(Instant::now() < until, "{e:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Begins streams for a client until one more is refused, over as many connections as that takes; why it was refused.
+async fn as_many<T>(
+    connect: impl AsyncFn() -> Router,
+    begin: impl AsyncFn(&Router, usize) -> Result<T, Error>,
+) -> (Vec<(Router, T)>, Error) {
+    let (mut held, mut router) = (vec![], connect().await);
+    loop {
+        // A connection has fewer calls at once than there may be streams.
+        if held.len() % 16 == 15 {
+            router = connect().await;
+        }
+        match begin(&router, held.len()).await {
+            Ok(stream) => held.push((router.clone(), stream)),
+            Err(e) => return (held, e),
+        }
+    }
+}
+
+/// A greedy client gets `half` of the streams of some kind, which leaves as many to another one, and gives back what it has.
+async fn leaves_some<T>(lab: &Lab, half: usize, begin: impl AsyncFn(&Router, usize) -> Result<T, Error>) {
+    let (greedy, other) = (async || lab.client("fleet").await.unwrap(), async || lab.local().await);
+    let (held, refused) = as_many(greedy, &begin).await;
+    let has = format!("tls:fleet.example.net has {half} ");
+    assert!(refused.message.starts_with(&has), "{refused:?}");
+    let rule = refused.infos.first().map(|i| i.rule.as_str());
+    assert_eq!((held.len(), refused.code, rule), (half, Code::ResourceExhausted, Some("places")));
+    assert!(refused.retry_after.is_some(), "{refused:?}");
+    let (others, refused) = as_many(other, async |router, n| begin(router, half + n).await).await;
+    assert_eq!(others.len(), half, "{refused:?}");
+    drop(held);
+    let until = Instant::now() + PATIENCE;
+    while let Err(e) = begin(&greedy().await, 0).await {
+        assert!(e.code == Code::ResourceExhausted && Instant::now() < until, "{e:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_greedy_client_leaves_half_of_the_streams_of_each_kind_to_others() {
+    let lab = Lab::started(14, "").await;
+    leaves_some(&lab, 4, async |r, _| r.capture(CaptureRequest::default()).await).await;
+    let nodes = vec!["ip4-input".to_owned()];
+    let trace = TraceRequest { nodes, ..TraceRequest::default() };
+    leaves_some(&lab, 4, async |r, _| r.trace(trace.clone()).await).await;
+    leaves_some(&lab, 32, async |r, _| r.injector().await).await;
+    // Each takes another port.
+    let port = |n: usize| Filter { what: Some(What::UdpPort(7000 + n as u32)), ..Filter::default() };
+    leaves_some(&lab, 8, async |r, n| r.punt(vec![port(n)]).await).await;
+    let log = || WatchEventsRequest { kinds: vec![EventKind::Log.into()], ..Default::default() };
+    leaves_some(&lab, 40, async |r, _| r.events(log()).await).await;
+    leaves_some(&lab, 40, async |r, _| r.watch_routes(RouteFilter::default()).await).await;
 }
 
 /// A way to an address on which nothing comes any more once it is told to be frozen.

@@ -23,6 +23,7 @@ use super::protocol::{Ask, Failure, MAX_REQUEST, Request, Run, completion, refus
 use super::replies::{Replies, Wire};
 use super::{Executor, Ran, author, script};
 use crate::load::Load;
+use crate::places::Shares;
 use crate::saved::Author;
 use crate::trail::{Outcome, Who};
 
@@ -32,7 +33,7 @@ const KEPT: usize = 64 * 1024;
 const MAX_PENDING: usize = 256 << 10;
 /// How often is looked whether the client of a command that says nothing is still there.
 const LOOK: Duration = if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(1) };
-/// Commands that go on for a while and were started by those who may only look, at once.
+/// Commands that go on for a while, at once, of all who may only look.
 const MAX_STREAMS: usize = 16;
 
 /// Why a request ends early.
@@ -69,14 +70,15 @@ pub(super) struct Shared {
     /// for no more than that one.
     pub long: Rc<Semaphore>,
     /// Streams of those who may only look.
-    streams: Cell<usize>,
+    streams: Shares,
 }
 
 impl Shared {
     pub fn new(executor: Rc<dyn Executor>, idle_timeout: Option<Duration>) -> Self {
         let load = executor.load();
         let (turn, long) = (Semaphore::new(1), Rc::new(Semaphore::new(1)));
-        Self { executor, load, idle_timeout, turn, long, streams: Cell::new(0) }
+        let streams = Shares::of("commands that go on for a while", MAX_STREAMS, 0);
+        Self { executor, load, idle_timeout, turn, long, streams }
     }
 
     /// Runs some work, not more than milliseconds, when it is this connection's turn. Before it is another's, everything
@@ -117,24 +119,6 @@ impl Shared {
         };
         let done = done?;
         waited.map(|()| done)
-    }
-}
-
-/// A stream of somebody who may only look; counted while it is there.
-struct Looking<'a>(&'a Cell<usize>);
-
-impl<'a> Looking<'a> {
-    fn new(count: &'a Cell<usize>) -> Option<Self> {
-        (count.get() < MAX_STREAMS).then(|| {
-            count.set(count.get() + 1);
-            Self(count)
-        })
-    }
-}
-
-impl Drop for Looking<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
     }
 }
 
@@ -366,14 +350,10 @@ impl Session {
             output = match output.into_stream() {
                 Ok(stream) => {
                     let looks = self.caller.access < Access::Operate;
-                    let looking = if looks { Looking::new(&shared.streams) } else { None };
-                    if looks && looking.is_none() {
-                        let why =
-                            format!("{MAX_STREAMS} commands of those who may only look are running already");
-                        return Err(failed(CommandError::new(why)));
-                    }
+                    let place = looks.then(|| shared.streams.take(&self.caller)).transpose();
+                    let place = place.map_err(|full| failed(CommandError::new(full.to_string())))?;
                     let done = self.stream(stream).await?;
-                    drop(looking);
+                    drop(place);
                     done.map_err(failed)?
                 }
                 Err(output) => match output.into_next() {

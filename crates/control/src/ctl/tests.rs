@@ -510,15 +510,38 @@ fn lookers_start_only_so_many_streams() {
     let lab = Lab::start("streams", Some("daemon"), None);
     let readers = super::credentials::group_id("daemon").unwrap().unwrap();
     let path = lab.directory.join("ctl.sock");
-    let crowd = thread::spawn(move || {
-        use rustix::thread::{Gid, Uid, set_thread_gid, set_thread_groups, set_thread_uid};
-        set_thread_groups(&[]).unwrap();
-        set_thread_gid(Gid::from_raw(readers)).unwrap();
-        set_thread_uid(Uid::from_raw(65534)).unwrap();
-        let mut all: Vec<_> = (0..17).map(|_| Client::new(UnixStream::connect(&path).unwrap())).collect();
-        all.iter_mut().map(|c| c.line("wait")["part"].is_string()).filter(|started| *started).count()
-    });
-    assert_eq!(crowd.join().unwrap(), 16);
+    // So many of a user's commands begin; those who began are there until the end.
+    let crowd = |user: u32, count: usize| {
+        let path = path.clone();
+        let all = thread::spawn(move || {
+            use rustix::thread::{Gid, Uid, set_thread_gid, set_thread_groups, set_thread_uid};
+            set_thread_groups(&[]).unwrap();
+            set_thread_gid(Gid::from_raw(readers)).unwrap();
+            set_thread_uid(Uid::from_raw(user)).unwrap();
+            let begun = || {
+                let mut client = Client::new(UnixStream::connect(&path).unwrap());
+                let answer = client.line("wait");
+                answer["part"].is_string().then_some(client).ok_or(answer["error"]["message"].to_string())
+            };
+            (0..count).map(|_| begun()).collect::<Vec<_>>()
+        });
+        all.join().unwrap()
+    };
+    let count = |crowd: &[Result<Client, String>]| crowd.iter().filter(|c| c.is_ok()).count();
+    let why =
+        |crowd: &[Result<Client, String>]| crowd.iter().find_map(|c| c.as_ref().err().cloned()).unwrap();
+    let greedy = crowd(65534, 10);
+    assert_eq!(
+        (count(&greedy), why(&greedy).contains("uid:65534 has 8 commands")),
+        (8, true),
+        "{}",
+        why(&greedy)
+    );
+    let others = crowd(65533, 8);
+    assert_eq!(count(&others), 8);
+    let late = crowd(65532, 1);
+    assert!(why(&late).contains("there are 16 commands"), "{}", why(&late));
+    // Who may do more is not among them.
     assert_eq!(lab.connect().line("wait")["part"], "waiting\n");
 }
 

@@ -27,11 +27,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type SharedRouter = Rc<RefCell<Router>>;
 
-/// Followers at once of those who may only look, and so many more of those who may do more.
-const MOST: usize = 64;
-const RESERVED: usize = 16;
-/// A client has one in so many of these places, and leaves some to others.
-const SHARE: usize = 2;
 /// The most names of interfaces that a follower may ask for.
 const NAMES: usize = 256;
 
@@ -43,22 +38,16 @@ pub struct Events(Arc<Hub>);
 struct Hub {
     /// The kinds that somebody wants, a bit each.
     wanted: AtomicU8,
-    all: Mutex<Vec<Follower>>,
-}
-
-/// Whose a queue is.
-struct Follower {
-    client: Box<str>,
-    queue: Arc<Queue>,
+    all: Mutex<Vec<Arc<Queue>>>,
 }
 
 impl Hub {
-    fn all(&self) -> MutexGuard<'_, Vec<Follower>> {
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Queue>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, all: &[Follower]) {
-        let kinds = all.iter().fold(0, |kinds, f| kinds | f.queue.wanted.kinds.0);
+    fn count(&self, all: &[Arc<Queue>]) {
+        let kinds = all.iter().fold(0, |kinds, q| kinds | q.wanted.kinds.0);
         self.wanted.store(kinds, Ordering::Relaxed);
     }
 }
@@ -81,7 +70,7 @@ impl Drop for Following {
     fn drop(&mut self) {
         let hub = &self.events.0;
         let mut all = hub.all();
-        all.retain(|f| !Arc::ptr_eq(&f.queue, &self.queue));
+        all.retain(|q| !Arc::ptr_eq(q, &self.queue));
         hub.count(&all);
         drop(all);
         self.queue.close();
@@ -102,8 +91,7 @@ impl Events {
         }
         let (mut make, mut made) = (Some(make), None);
         let all = self.0.all();
-        let queues = all.iter().map(|f| &f.queue);
-        for queue in queues.filter(|q| q.wanted.kinds.has(kind) && takes(&q.wanted)) {
+        for queue in all.iter().filter(|q| q.wanted.kinds.has(kind) && takes(&q.wanted)) {
             queue.put(kind, || {
                 if let Some(make) = make.take() {
                     made = Some(Arc::new(Event::now(make())));
@@ -131,33 +119,18 @@ impl Events {
         self.tell(Kind::Configuration, |_| true, || What::Configuration(event()));
     }
 
-    /// Begins to follow what is wanted, for a client. Must be called on the control thread; those for whom places are reserved may do
-    /// more than look.
+    /// Begins to follow what is wanted. Must be called on the control thread; the caller bounds how many follow.
     ///
     /// # Errors
-    /// What is wanted cannot be, or too many follow already.
-    pub fn follow(
-        &self,
-        router: &SharedRouter,
-        wanted: Wanted,
-        client: &str,
-        reserved: bool,
-    ) -> Result<Following, String> {
+    /// What is wanted cannot be.
+    pub fn follow(&self, router: &SharedRouter, wanted: Wanted) -> Result<Following, String> {
         if wanted.names() > NAMES {
             return Err(format!("{} names of interfaces: {NAMES} are the most", wanted.names()));
         }
         let states = wanted.kinds.states();
         let queue = Arc::new(Queue::new(wanted));
         let mut all = self.0.all();
-        let most = if reserved { MOST + RESERVED } else { MOST };
-        if all.len() >= most {
-            return Err(format!("{} follow events already, which are the most", all.len()));
-        }
-        let own = all.iter().filter(|f| &*f.client == client).count();
-        if own >= most / SHARE {
-            return Err(format!("{client} follows events {own} times already, and may not more often"));
-        }
-        all.push(Follower { client: client.into(), queue: Arc::clone(&queue) });
+        all.push(Arc::clone(&queue));
         self.0.count(&all);
         drop(all);
         if !states.is_empty() {

@@ -4,7 +4,7 @@ mod commands;
 mod part;
 
 pub(crate) use part::Pcap;
-pub use part::{CaptureStatus, Place, follow, place, start, unfollow};
+pub use part::{CaptureStatus, MOST_FOLLOWED, follow, start, unfollow};
 
 pub use drivers::pcap::capture::MAX_SNAP;
 pub use drivers::pcap::{CaptureConfig, CaptureRecord, Direction, Ring};

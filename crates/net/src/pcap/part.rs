@@ -27,8 +27,8 @@ pub struct CaptureStatus {
 /// A capture that has ended and is not written yet; whoever has written it takes it out.
 pub(super) type Ended = Arc<Mutex<Option<CaptureStatus>>>;
 
-/// Captures that are followed at once.
-const MOST_FOLLOWED: usize = 8;
+/// Captures that are followed at once, as whoever has them followed sees to: each costs workers time and memory.
+pub const MOST_FOLLOWED: usize = 8;
 /// Where frames are seen, by direction.
 const BOTH: [(Direction, &Feature); 2] = [(Direction::Rx, &PCAP_RX), (Direction::Tx, &PCAP_TX)];
 
@@ -38,8 +38,6 @@ struct Captures {
     /// Of the one that runs.
     file: Option<(PathBuf, Arc<File>)>,
     ended: Ended,
-    /// Held by each that is made and not followed yet.
-    made: Arc<()>,
 }
 
 /// Starts a packet capture, to be written to `file` later; that is made before, so that a wrong name shows.
@@ -104,29 +102,11 @@ pub(super) fn discard(router: &mut Router) -> bool {
     was.is_some()
 }
 
-/// A place among the captures that are followed, for one whose ring is yet to be made: that takes memory.
-#[derive(Debug)]
-pub struct Place(Arc<()>);
-
-/// Takes a place.
-///
-/// # Errors
-/// As many are followed as can be.
-pub fn place(router: &Router) -> Result<Place, String> {
-    let made = router.state::<Captures>().map(|c| Arc::clone(&c.made)).unwrap_or_default();
-    // One is the part's, and one is this.
-    let being_made = Arc::strong_count(&made).saturating_sub(2);
-    if router.current::<Running>().followed.len() + being_made >= MOST_FOLLOWED {
-        return Err(format!("{MOST_FOLLOWED} captures are followed, which is as many as can be"));
-    }
-    Ok(Place(made))
-}
-
-/// Has a capture followed from now on that has a place, and whose ring the caller reads.
+/// Has a capture followed from now on, whose ring the caller reads.
 ///
 /// # Errors
 /// The frames of its interface are seen elsewhere.
-pub fn follow(router: &mut Router, ring: Ring, place: Place) -> Result<Arc<Ring>, String> {
+pub fn follow(router: &mut Router, ring: Ring) -> Result<Arc<Ring>, String> {
     let mut running: Running = router.current();
     let config = ring.config();
     if let Some(i) = config.interface.and_then(|i| router.interface(i)).filter(|i| i.hw() != i.index)
@@ -138,7 +118,6 @@ pub fn follow(router: &mut Router, ring: Ring, place: Place) -> Result<Arc<Ring>
     let ring = Arc::new(ring);
     running.followed.push(Arc::clone(&ring));
     change(router, running);
-    drop(place.0);
     Ok(ring)
 }
 

@@ -9,6 +9,6 @@ mod part;
 
 pub use inject::{Fault, Inject, MOST_PACKETS, NODES};
 pub use node::{ProgramPunt, ProgramReason};
-pub use part::{Filter, Registration, What, register, unregister};
+pub use part::{Filter, MOST_STREAMS, Registration, What, register, unregister};
 
 pub(crate) use part::ProgramsPart;

@@ -5,7 +5,6 @@ mod to;
 
 use std::sync::Arc;
 
-use command::Access;
 use control::clients::{self, Watch};
 use control::commands::Desk;
 use control::events::{Following, Kind, Level, Told, Wanted};
@@ -17,7 +16,6 @@ use super::{Router, routes};
 use crate::limits::{self, Answers, Deadline};
 use crate::v1::events_server::Events;
 use crate::v1::{Event, EventKind, LogLevel, WatchEventsRequest, event};
-use crate::who::Key;
 use crate::{status, who};
 
 pub use drops::Sampler;
@@ -120,12 +118,8 @@ impl Events for Router {
         }
         let filter = routes::filter(routes).map_err(Status::invalid_argument)?;
         let drops = wanted.has(Kind::Drops).then(|| wanted.clone());
-        let reserved = caller.access >= Access::Operate;
-        let client = Key::of(&caller).to_string();
-        let begun = self
-            .0
-            .door
-            .ask(async move |_, desk: Desk| desk.events().follow(&desk.router, wanted, &client, reserved));
+        let place = self.place(|s| &s.events, &caller)?;
+        let begun = self.0.door.ask(async move |_, desk: Desk| desk.events().follow(&desk.router, wanted));
         let following = begun.await.map_err(status::closed)?.map_err(Status::failed_precondition)?;
         let following = Arc::new(following);
         let routes = if of_routes { Some(self.changes(filter).await?) } else { None };
@@ -135,7 +129,10 @@ impl Events for Router {
             tokio::spawn(drops::tell(self.clone(), rates, Arc::downgrade(&following), wanted, least));
         }
         let (to, messages) = mpsc::channel(MESSAGES);
-        tokio::spawn(follow(following, routes, to));
+        tokio::spawn(async move {
+            follow(following, routes, to).await;
+            drop(place);
+        });
         let messages = tokio_stream::StreamExt::map(ReceiverStream::new(messages), Ok);
         Ok(Response::new(limits::until(deadline, messages)))
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::commands::Desk;
+use control::places::Place;
 use net::pcap::{CaptureConfig, CaptureRecord, Direction, MAX_SNAP, Ring};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -68,6 +69,7 @@ fn config(request: &CaptureRequest) -> Result<CaptureConfig, Status> {
 /// Begins a capture; its messages.
 pub(super) async fn begin(
     router: &Router,
+    place: Place,
     request: CaptureRequest,
     deadline: Deadline,
 ) -> Result<Answers<CaptureResponse>, Status> {
@@ -76,7 +78,6 @@ pub(super) async fn begin(
     let (hold, released) = held();
     let ring = router.0.door.ask(async move |_, desk: Desk| {
         config.interface = interface(&desk, &name)?;
-        let place = net::pcap::place(&desk.router.borrow()).map_err(Status::failed_precondition)?;
         // So much memory is not made in no time.
         let made = net::background::run(move || Ring::new(config)).await;
         let ring = made.map_err(|e| Status::internal(e.to_string()))?;
@@ -86,12 +87,13 @@ pub(super) async fn begin(
             let why = format!("the interface {name} has gone");
             return Err(wrong(Code::FailedPrecondition, "interface", "unknown", &name, &why, &[]));
         }
-        let begun = net::pcap::follow(&mut desk.router.borrow_mut(), ring, place);
+        let begun = net::pcap::follow(&mut desk.router.borrow_mut(), ring);
         let ring = begun.map_err(Status::failed_precondition)?;
         let kept = Arc::clone(&ring);
         tokio::task::spawn_local(async move {
             let _ = released.await;
             net::pcap::unfollow(&mut desk.router.borrow_mut(), &kept);
+            drop(place);
         });
         Ok(ring)
     });

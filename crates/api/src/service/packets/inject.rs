@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use control::commands::Desk;
+use control::places::Place;
 use net::programs::{Fault, Inject, MOST_PACKETS, NODES};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
@@ -20,12 +21,14 @@ const MOST: usize = 1_000_000;
 /// Takes packets until the client ends; the answers.
 pub(super) fn begin(
     router: &Router,
+    place: Place,
     mut requests: Streaming<InjectRequest>,
     deadline: Deadline,
 ) -> Answers<InjectResponse> {
     let (to, answers) = mpsc::channel(MESSAGES);
     let router = router.clone();
     tokio::spawn(async move {
+        let _place = place;
         loop {
             let answer = match requests.message().await {
                 Ok(Some(request)) => one(&router, request, &to).await,

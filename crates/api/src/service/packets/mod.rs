@@ -104,17 +104,19 @@ impl Packets for Router {
         &self,
         request: Request<CaptureRequest>,
     ) -> Result<Response<Self::CaptureStream>, Status> {
-        who::caller_with(&request, Access::Operate)?;
+        let caller = who::caller_with(&request, Access::Operate)?;
+        let place = self.place(|s| &s.captures, &caller)?;
         let deadline = Deadline::of(&request);
-        Ok(Response::new(capture::begin(self, request.into_inner(), deadline).await?))
+        Ok(Response::new(capture::begin(self, place, request.into_inner(), deadline).await?))
     }
 
     type TraceStream = Answers<TraceResponse>;
 
     async fn trace(&self, request: Request<TraceRequest>) -> Result<Response<Self::TraceStream>, Status> {
-        who::caller_with(&request, Access::Operate)?;
+        let caller = who::caller_with(&request, Access::Operate)?;
+        let place = self.place(|s| &s.traces, &caller)?;
         let deadline = Deadline::of(&request);
-        Ok(Response::new(trace::begin(self, request.into_inner(), deadline).await?))
+        Ok(Response::new(trace::begin(self, place, request.into_inner(), deadline).await?))
     }
 
     type InjectStream = Answers<InjectResponse>;
@@ -123,16 +125,18 @@ impl Packets for Router {
         &self,
         request: Request<Streaming<InjectRequest>>,
     ) -> Result<Response<Self::InjectStream>, Status> {
-        who::caller_with(&request, Access::Write)?;
+        let caller = who::caller_with(&request, Access::Write)?;
+        let place = self.place(|s| &s.injections, &caller)?;
         let deadline = Deadline::of(&request);
-        Ok(Response::new(inject::begin(self, request.into_inner(), deadline)))
+        Ok(Response::new(inject::begin(self, place, request.into_inner(), deadline)))
     }
 
     type PuntStream = Answers<PuntResponse>;
 
     async fn punt(&self, request: Request<PuntRequest>) -> Result<Response<Self::PuntStream>, Status> {
         let caller = who::caller_with(&request, Access::Write)?;
+        let place = self.place(|s| &s.punts, &caller)?;
         let deadline = Deadline::of(&request);
-        Ok(Response::new(punt::begin(self, &caller, request.into_inner(), deadline).await?))
+        Ok(Response::new(punt::begin(self, &caller, place, request.into_inner(), deadline).await?))
     }
 }

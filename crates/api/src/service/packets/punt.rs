@@ -4,6 +4,7 @@
 use command::Caller;
 use control::commands::Desk;
 use control::ctl;
+use control::places::Place;
 use net::programs::{Filter, Registration, What};
 use net::punt::{Message, Punt, Punted};
 use tokio::sync::mpsc;
@@ -56,6 +57,7 @@ fn filter(n: usize, filter: punt_request::Filter) -> Result<Filter, Status> {
 pub(super) async fn begin(
     router: &Router,
     caller: &Caller,
+    place: Place,
     request: PuntRequest,
     deadline: Deadline,
 ) -> Result<Answers<PuntResponse>, Status> {
@@ -74,6 +76,7 @@ pub(super) async fn begin(
         tokio::task::spawn_local(async move {
             let _ = released.await;
             net::programs::unregister(&mut desk.router.borrow_mut(), number);
+            drop(place);
         });
         Ok::<_, Status>(registration)
     });

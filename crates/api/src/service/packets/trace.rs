@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::commands::Desk;
+use control::places::Place;
 use graph::edge::NodeId;
-use graph::follow::{Follow, Followed, MOST_FOLLOWED};
+use graph::follow::{Follow, Followed};
 use graph::{Graph, TraceRecord};
 use net::router::Untraceable;
 use net::runtime;
@@ -37,6 +38,7 @@ const NODES: usize = 32;
 /// Begins a trace; its messages.
 pub(super) async fn begin(
     router: &Router,
+    place: Place,
     request: TraceRequest,
     deadline: Deadline,
 ) -> Result<Answers<TraceResponse>, Status> {
@@ -63,10 +65,8 @@ pub(super) async fn begin(
                 let why = format!("there is no node {name}; 'show graph' has their names");
                 wrong(Code::FailedPrecondition, "nodes", "unknown", &name, &why, &[])
             }
-            Untraceable::Full => {
-                let why = format!("{MOST_FOLLOWED} traces are followed, which is as many as can be");
-                Status::resource_exhausted(why)
-            }
+            // Who has a place among so many finds one here.
+            Untraceable::Full => Status::internal("there is no room for a trace"),
         })?;
         let graph = router.graphs().first().cloned();
         drop(router);
@@ -74,6 +74,7 @@ pub(super) async fn begin(
         tokio::task::spawn_local(async move {
             let _ = released.await;
             desk.router.borrow_mut().trace_unfollow(&kept);
+            drop(place);
         });
         let graph = graph.ok_or_else(|| Status::internal("there is no worker"))?;
         let nodes: Vec<NodeId> = nodes.iter().filter_map(|n| graph.node(n)).collect();

@@ -210,13 +210,17 @@ impl Routes for Router {
         &self,
         request: Request<WatchRoutesRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        who::caller(&request)?;
+        let caller = who::caller(&request)?;
         let deadline = Deadline::of(&request);
         let filter = filter(request.into_inner().filter).map_err(Status::invalid_argument)?;
+        let place = self.place(|s| &s.routes, &caller)?;
         let (to, events) = mpsc::channel::<Event>(PAGES);
         let begun = self.0.door.ask(async move |here: Here, desk: Desk| {
             let watch = Watch::new(&desk.router, filter)?.behind(here.long());
-            tokio::task::spawn_local(tell_changes(watch, to));
+            tokio::task::spawn_local(async move {
+                tell_changes(watch, to).await;
+                drop(place);
+            });
             Ok::<(), String>(())
         });
         begun.await.map_err(status::closed)?.map_err(Status::invalid_argument)?;
