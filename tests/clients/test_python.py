@@ -83,8 +83,8 @@ def test_bulk(environment, router):
     assert [line.split(":")[0] for line in out.splitlines()] == ["set", "read back and compared", "deleted"]
 
 
-def test_package_is_typed(environment):
-    """mypy finds the types of the installed package, and errors in a program that uses it."""
+def test_package_is_typed(environment, tmp_path):
+    """mypy finds the types of the installed package, errors in a program that uses it, and none in the package."""
     probe = run([environment, "-m", "pip", "install", "--no-index", "--find-links", WHEELS, "-q", "mypy", "types-protobuf"], check=False, timeout=300)
     if probe.returncode != 0:
         pytest.skip("mypy is not among the packages that scripts/setup fetched")
@@ -101,6 +101,11 @@ def test_package_is_typed(environment):
     assert re.search(r'Revealed type is "(builtins\.)?int"', out) and re.search(r'Revealed type is "(builtins\.)?str"', out), out
     assert re.search(r':6: error: Argument 1 to "command"', out), out
     assert out.count(" error: ") == 1, out
+    package = run([environment, "-c", "import os, quiver; print(os.path.dirname(quiver.__file__))"]).stdout.strip()
+    # By itself: mypy takes no file that stands beside it for a module of somebody else's.
+    copy = shutil.copytree(package, tmp_path / "quiver")
+    done = run([environment, "-m", "mypy", "--config-file", os.path.join(SOURCE, "pyproject.toml"), str(copy)], check=False, timeout=300)
+    assert done.returncode == 0 and "no issues found" in done.stdout, done.stdout
 
 
 class Running:

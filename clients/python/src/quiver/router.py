@@ -91,7 +91,7 @@ class Router:
 
     def system(self, *, timeout: float | None = None) -> system_pb2.GetSystemResponse:
         """Which router it is, and what the caller may do."""
-        return self._ask(self._system.Get, system_pb2.GetSystemRequest(), timeout)
+        return self._ask(system_pb2.GetSystemResponse, self._system.Get, system_pb2.GetSystemRequest(), timeout)
 
     def command(self, line: str, *, directory: str = "", timeout: float | None = None) -> Answer:
         """Runs a command: its text, as `quiver ctl` prints it."""
@@ -114,11 +114,11 @@ class Router:
     def complete(self, line: str, cursor: int | None = None, *, timeout: float | None = None) -> commands_pb2.CompleteResponse:
         """What could stand at a place of a line, in bytes; its end unless it says otherwise."""
         at = len(line.encode()) if cursor is None else cursor
-        return self._ask(self._commands.Complete, commands_pb2.CompleteRequest(line=line, cursor=at), timeout)
+        return self._ask(commands_pb2.CompleteResponse, self._commands.Complete, commands_pb2.CompleteRequest(line=line, cursor=at), timeout)
 
     def help(self, line: str = "", *, timeout: float | None = None) -> str:
         """What may follow the beginning of a line."""
-        answer: commands_pb2.HelpResponse = self._ask(self._commands.Help, commands_pb2.HelpRequest(line=line), timeout)
+        answer = self._ask(commands_pb2.HelpResponse, self._commands.Help, commands_pb2.HelpRequest(line=line), timeout)
         return answer.text
 
     def list_commands(self, *, timeout: float | None = None) -> list[commands_pb2.ListResponse.Command]:
@@ -132,7 +132,7 @@ class Router:
     def check(self, document: str | dict[str, Any], *, timeout: float | None = None) -> configuration_pb2.CheckResponse:
         """Checks a document by itself."""
         request = configuration_pb2.CheckRequest(document=calls.document_text(document))
-        return self._ask(self._configuration.Check, request, timeout)
+        return self._ask(configuration_pb2.CheckResponse, self._configuration.Check, request, timeout)
 
     def diff(self, document: str | dict[str, Any], *, exact: bool = False, timeout: float | None = None) -> configuration_pb2.DiffResponse:
         """What a document would change of what runs."""
@@ -177,11 +177,11 @@ class Router:
             restart=restart,
             dry_run=dry_run,
         )
-        return self._ask(self._configuration.Apply, request, timeout, repeat=False)
+        return self._ask(configuration_pb2.ApplyResponse, self._configuration.Apply, request, timeout, repeat=False)
 
     def confirm(self, *, timeout: float | None = None) -> configuration_pb2.ConfirmResponse:
         """Keeps what was applied to be confirmed."""
-        return self._ask(self._configuration.Confirm, configuration_pb2.ConfirmRequest(), timeout, repeat=False)
+        return self._ask(configuration_pb2.ConfirmResponse, self._configuration.Confirm, configuration_pb2.ConfirmRequest(), timeout, repeat=False)
 
     def rollback(
         self,
@@ -197,11 +197,12 @@ class Router:
         request = configuration_pb2.RollbackRequest(
             number=number, confirm_seconds=confirm_seconds, comment=comment, exact=exact, restart=restart
         )
-        return self._ask(self._configuration.Rollback, request, timeout, repeat=False)
+        return self._ask(configuration_pb2.ApplyResponse, self._configuration.Rollback, request, timeout, repeat=False)
 
     def save(self, comment: str = "", *, timeout: float | None = None) -> configuration_pb2.SaveResponse:
         """Keeps what runs for the next start."""
-        return self._ask(self._configuration.Save, configuration_pb2.SaveRequest(comment=comment), timeout, repeat=False)
+        request = configuration_pb2.SaveRequest(comment=comment)
+        return self._ask(configuration_pb2.SaveResponse, self._configuration.Save, request, timeout, repeat=False)
 
     def history(self, *, timeout: float | None = None) -> list[configuration_pb2.HistoryResponse.Entry]:
         """The configurations that were kept, the last one first."""
@@ -233,7 +234,7 @@ class Router:
 
     def edit(self, request: configuration_pb2.EditRequest, *, timeout: float | None = None) -> configuration_pb2.EditResponse:
         """Makes changes of places; `transaction` writes them."""
-        answer: configuration_pb2.EditResponse = self._ask(self._configuration.Edit, request, timeout, repeat=False)
+        answer = self._ask(configuration_pb2.EditResponse, self._configuration.Edit, request, timeout, repeat=False)
         return answer
 
     def plan_edit(self, request: configuration_pb2.EditRequest, *, timeout: float | None = None) -> configuration_pb2.PlanResponse:
@@ -373,15 +374,18 @@ class Router:
 
     # Within.
 
-    def _ask(self, method: Any, request: Any, timeout: float | None, repeat: bool = True) -> Any:
-        return self._try(lambda left: method(request, timeout=left), timeout, repeat)
+    def _ask(self, answer: type[T], method: Any, request: Any, timeout: float | None, repeat: bool = True) -> T:
+        """An answer of this kind: gRPC's own calls have no types."""
+        given: T = self._try(lambda left: method(request, timeout=left), timeout, repeat)
+        return given
 
     def _told(self, make: Callable[[Iterable[Any]], T], method: Any, request: Any, timeout: float | None, repeat: bool = False) -> T:
         """What is made of all messages of a stream."""
         return self._try(lambda left: make(list(method(request, timeout=left))), timeout, repeat)
 
     def _whole(self, into: calls.M, method: Any, request: Any, timeout: float | None) -> calls.M:
-        return self._told(lambda parts: calls.merged(into, parts), method, request, timeout, repeat=True)
+        whole: calls.M = self._told(lambda parts: calls.merged(into, parts), method, request, timeout, repeat=True)
+        return whole
 
     def _stream(self, method: Any, request: Any, timeout: float | None, repeat: bool = True) -> Iterator[Any]:
         """The messages of a stream, which is begun anew while nothing has come of it."""

@@ -81,7 +81,7 @@ class Router:
 
     async def system(self, *, timeout: float | None = None) -> system_pb2.GetSystemResponse:
         """Which router it is, and what the caller may do."""
-        return await self._ask(self._system.Get, system_pb2.GetSystemRequest(), timeout)
+        return await self._ask(system_pb2.GetSystemResponse, self._system.Get, system_pb2.GetSystemRequest(), timeout)
 
     async def command(self, line: str, *, directory: str = "", timeout: float | None = None) -> Answer:
         """Runs a command: its text, as `quiver ctl` prints it."""
@@ -104,11 +104,11 @@ class Router:
     async def complete(self, line: str, cursor: int | None = None, *, timeout: float | None = None) -> commands_pb2.CompleteResponse:
         """What could stand at a place of a line, in bytes; its end unless it says otherwise."""
         at = len(line.encode()) if cursor is None else cursor
-        return await self._ask(self._commands.Complete, commands_pb2.CompleteRequest(line=line, cursor=at), timeout)
+        return await self._ask(commands_pb2.CompleteResponse, self._commands.Complete, commands_pb2.CompleteRequest(line=line, cursor=at), timeout)
 
     async def help(self, line: str = "", *, timeout: float | None = None) -> str:
         """What may follow the beginning of a line."""
-        answer: commands_pb2.HelpResponse = await self._ask(self._commands.Help, commands_pb2.HelpRequest(line=line), timeout)
+        answer = await self._ask(commands_pb2.HelpResponse, self._commands.Help, commands_pb2.HelpRequest(line=line), timeout)
         return answer.text
 
     async def list_commands(self, *, timeout: float | None = None) -> list[commands_pb2.ListResponse.Command]:
@@ -122,7 +122,7 @@ class Router:
     async def check(self, document: str | dict[str, Any], *, timeout: float | None = None) -> configuration_pb2.CheckResponse:
         """Checks a document by itself."""
         request = configuration_pb2.CheckRequest(document=calls.document_text(document))
-        return await self._ask(self._configuration.Check, request, timeout)
+        return await self._ask(configuration_pb2.CheckResponse, self._configuration.Check, request, timeout)
 
     async def diff(self, document: str | dict[str, Any], *, exact: bool = False, timeout: float | None = None) -> configuration_pb2.DiffResponse:
         """What a document would change of what runs."""
@@ -167,11 +167,12 @@ class Router:
             restart=restart,
             dry_run=dry_run,
         )
-        return await self._ask(self._configuration.Apply, request, timeout, repeat=False)
+        return await self._ask(configuration_pb2.ApplyResponse, self._configuration.Apply, request, timeout, repeat=False)
 
     async def confirm(self, *, timeout: float | None = None) -> configuration_pb2.ConfirmResponse:
         """Keeps what was applied to be confirmed."""
-        return await self._ask(self._configuration.Confirm, configuration_pb2.ConfirmRequest(), timeout, repeat=False)
+        request = configuration_pb2.ConfirmRequest()
+        return await self._ask(configuration_pb2.ConfirmResponse, self._configuration.Confirm, request, timeout, repeat=False)
 
     async def rollback(
         self,
@@ -187,11 +188,12 @@ class Router:
         request = configuration_pb2.RollbackRequest(
             number=number, confirm_seconds=confirm_seconds, comment=comment, exact=exact, restart=restart
         )
-        return await self._ask(self._configuration.Rollback, request, timeout, repeat=False)
+        return await self._ask(configuration_pb2.ApplyResponse, self._configuration.Rollback, request, timeout, repeat=False)
 
     async def save(self, comment: str = "", *, timeout: float | None = None) -> configuration_pb2.SaveResponse:
         """Keeps what runs for the next start."""
-        return await self._ask(self._configuration.Save, configuration_pb2.SaveRequest(comment=comment), timeout, repeat=False)
+        request = configuration_pb2.SaveRequest(comment=comment)
+        return await self._ask(configuration_pb2.SaveResponse, self._configuration.Save, request, timeout, repeat=False)
 
     async def history(self, *, timeout: float | None = None) -> list[configuration_pb2.HistoryResponse.Entry]:
         """The configurations that were kept, the last one first."""
@@ -224,7 +226,7 @@ class Router:
 
     async def edit(self, request: configuration_pb2.EditRequest, *, timeout: float | None = None) -> configuration_pb2.EditResponse:
         """Makes changes of places; `transaction` writes them."""
-        answer: configuration_pb2.EditResponse = await self._ask(self._configuration.Edit, request, timeout, repeat=False)
+        answer = await self._ask(configuration_pb2.EditResponse, self._configuration.Edit, request, timeout, repeat=False)
         return answer
 
     async def plan_edit(self, request: configuration_pb2.EditRequest, *, timeout: float | None = None) -> configuration_pb2.PlanResponse:
@@ -365,7 +367,8 @@ class Router:
 
     # Within.
 
-    async def _ask(self, method: Any, request: Any, timeout: float | None, repeat: bool = True) -> Any:
+    async def _ask(self, answer: type[T], method: Any, request: Any, timeout: float | None, repeat: bool = True) -> T:
+        """An answer of this kind: gRPC's own calls have no types."""
         async def ask(left: float | None) -> Any:
             return await method(request, timeout=left)
 
