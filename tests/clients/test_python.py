@@ -360,6 +360,41 @@ for wrong in ({{}}, dict(ca={ca!r})):
         router.close()
 
 
+OLD = """\
+system True ROLE_ADMIN
+text True ended
+json True
+refused INVALID_ARGUMENT True
+list True
+check True
+finding ['unknown-field']
+plan True
+apply True True True
+history True
+rollback True
+counters True True
+"""
+
+
+def test_client_of_the_last_release(environment, tmp_path):
+    """Who knows the schema of the last release alone, as that was, is served by the router of now."""
+    released, made = os.path.join(REPO, "api", "released"), tmp_path / "old"
+    made.mkdir()
+    run([environment, "-m", "pip", "install", "--no-index", "--find-links", WHEELS, "--disable-pip-version-check", "-q", "grpcio-tools"], timeout=300)
+    folder = os.path.join(released, "quiver", "v1")
+    files = sorted(os.path.join(folder, f) for f in os.listdir(folder))
+    run([environment, "-m", "grpc_tools.protoc", f"-I{released}", f"--python_out={made}", f"--grpc_python_out={made}", *files])
+    # A package, or the installed one of now would be found in its place.
+    for package in ("quiver", "quiver/v1"):
+        (made / package / "__init__.py").touch()
+    bench = ApiBench()
+    try:
+        program = os.path.join(REPO, "tests", "clients", "old_client.py")
+        assert example(environment, program, bench.api, env={**os.environ, "PYTHONPATH": str(made)}) == OLD
+    finally:
+        bench.close()
+
+
 def test_units(environment):
     """What needs no router."""
     run([environment, "-m", "unittest", "discover", "-s", os.path.join(SOURCE, "tests")], timeout=600)
