@@ -118,7 +118,7 @@ func (v *EventView) Apply(event *Event) {
 		v.Whole[event.Kind] = true
 	case *quiverv1.Event_Gap:
 		if len(what.Gap.Lost) == 0 {
-			v.Links = nil
+			*v = EventView{}
 			return
 		}
 		for _, lost := range what.Gap.Lost {

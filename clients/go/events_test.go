@@ -39,6 +39,7 @@ func TestAGapForgetsWhatIsToldAnewAndNothingElse(t *testing.T) {
 	v.Apply(gap(LinkEvents))
 	has(0, 1, 1)
 	v.Apply(gap())
+	has(0, 0, 0)
 	v.Apply(end(LogEvents))
 	has(0, 0, 1)
 }
