@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use command::{Access, Client};
 use control::places::share;
-use http_body::{Frame, SizeHint};
+use http_body::Body as _;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep};
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::{Request, Response};
-use tonic::codegen::{Bytes, Service, StdError};
+use tonic::codegen::http::Request;
 
+use crate::layers::{Answering, Before, Inner, Polled, Through, through};
 use crate::who::Who;
 
 /// Calls with documents at once of those who may only look, and of those who may do more: nobody of the first keeps the others away.
@@ -52,37 +52,23 @@ impl Places {
 
 /// Has calls with documents wait for one another, before they are read.
 #[derive(Clone)]
-pub struct Documents<S> {
-    inner: S,
+pub struct Documents {
     looking: Arc<Places>,
     more: Arc<Places>,
 }
 
-impl<S> Documents<S> {
-    /// Before a service.
-    pub fn new(inner: S) -> Self {
-        Documents { inner, looking: Places::new(LOOKING), more: Places::new(MORE) }
+impl Documents {
+    /// Nobody has begun any.
+    pub fn new() -> Self {
+        Documents { looking: Places::new(LOOKING), more: Places::new(MORE) }
     }
 }
 
-impl<S> Service<Request<Body>> for Documents<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Send,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+impl Before for Documents {
+    fn call<S: Inner>(&self, inner: &mut S, request: Request<Body>) -> Answering<S::Error> {
         // The one that is ready is taken, and a copy of it left.
-        let next = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, next);
+        let next = inner.clone();
+        let mut inner = std::mem::replace(inner, next);
         let caller = request.extensions().get::<Who>().and_then(|who| who.0.as_ref().ok());
         // Whoever has no role is refused for that.
         let Some(caller) = caller.filter(|_| request.uri().path().starts_with(SERVICE)) else {
@@ -94,7 +80,7 @@ where
             let places = (own.acquire_owned().await, all.acquire_owned().await);
             // What has begun goes on where the client is gone, and has its places until it is done.
             let called = tokio::spawn(async move {
-                let done = inner.call(request.map(|body| Body::new(Coming::new(body)))).await;
+                let done = inner.call(request.map(|body| through(body, Coming::new()))).await;
                 drop(places);
                 done
             });
@@ -105,51 +91,39 @@ where
 }
 
 /// A message that has to come.
-struct Coming {
-    body: Body,
-    time: Pin<Box<Sleep>>,
-}
+struct Coming(Pin<Box<Sleep>>);
 
 impl Coming {
-    fn new(body: Body) -> Self {
-        Coming { body, time: Box::pin(sleep(PATIENCE)) }
+    fn new() -> Self {
+        Coming(Box::pin(sleep(PATIENCE)))
     }
 }
 
-impl http_body::Body for Coming {
-    type Data = Bytes;
-    type Error = StdError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            ready!(self.time.as_mut().poll(context));
+impl Through for Coming {
+    fn poll(&mut self, body: Pin<&mut Body>, context: &mut Context<'_>) -> Polled {
+        let Poll::Ready(frame) = body.poll_frame(context) else {
+            ready!(self.0.as_mut().poll(context));
             let why = format!("nothing of the message came for {} s", PATIENCE.as_secs());
             return Poll::Ready(Some(Err(Status::aborted(why).into())));
         };
-        self.time.as_mut().reset(Instant::now() + PATIENCE);
+        self.0.as_mut().reset(Instant::now() + PATIENCE);
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layers::Layer;
     use crate::who::tests::somebody;
+    use http_body::Frame;
     use std::future::poll_fn;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use tokio::sync::Notify;
     use tonic::Code;
+    use tonic::codegen::http::Response;
+    use tonic::codegen::{Bytes, Service, StdError};
+    use tower::Layer as _;
 
     /// What it does goes on until it is told that it is done.
     #[derive(Clone, Default)]
@@ -193,7 +167,7 @@ mod tests {
     #[tokio::test]
     async fn who_goes_away_keeps_his_places_until_what_he_began_is_done() {
         let work = Work::default();
-        let mut documents = Documents::new(work.clone());
+        let mut documents = Layer(Documents::new()).layer(work.clone());
         let begun = || work.begun.load(Relaxed);
         for _ in 0..20 {
             let call = tokio::spawn(documents.call(request(7)));
@@ -237,11 +211,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_that_does_not_come_is_given_up() {
-        let mut coming = Coming::new(Body::new(Stalled(2)));
-        let mut next = async || poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut coming), cx)).await;
+        let (mut body, mut coming) = (Body::new(Stalled(2)), Coming::new());
+        let mut next = async || poll_fn(|cx| coming.poll(Pin::new(&mut body), cx)).await;
         assert!(next().await.unwrap().is_ok() && next().await.unwrap().is_ok());
-        coming.time.as_mut().reset(Instant::now());
-        let refused = poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut coming), cx)).await;
+        coming.0.as_mut().reset(Instant::now());
+        let refused = poll_fn(|cx| coming.poll(Pin::new(&mut body), cx)).await;
         assert_eq!(refused.unwrap().unwrap_err().downcast::<Status>().unwrap().code(), Code::Aborted);
     }
 }

@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame};
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::{HeaderMap, Request, Response};
-use tonic::codegen::{Bytes, Service};
+use tonic::codegen::http::{HeaderMap, Request};
 
+use crate::layers::{Answering, Before, Inner, Polled, Through, through};
 use crate::status;
 
 /// So long a call may still take of which there is no answer yet: what has been changed is to be acknowledged.
@@ -49,38 +49,15 @@ pub fn ends() -> Status {
 
 /// Refuses calls when the router ends, and ends those that are under way.
 #[derive(Clone)]
-pub struct Ends<S> {
-    inner: S,
-    ending: Ending,
-}
+pub struct Ends(pub Ending);
 
-impl<S> Ends<S> {
-    /// Before a service.
-    pub fn new(inner: S, ending: Ending) -> Self {
-        Ends { inner, ending }
-    }
-}
-
-impl<S, B> Service<Request<B>> for Ends<S>
-where
-    S: Service<Request<B>, Response = Response<Body>>,
-    S::Error: Send + 'static,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        if self.ending.ends() {
+impl Before for Ends {
+    fn call<S: Inner>(&self, inner: &mut S, request: Request<Body>) -> Answering<S::Error> {
+        if self.0.ends() {
             return Box::pin(std::future::ready(Ok(ends().into_http())));
         }
-        let ending = self.ending.clone();
-        let answer = self.inner.call(request);
+        let ending = self.0.clone();
+        let answer = inner.call(request);
         Box::pin(async move {
             let over = async {
                 ending.clone().told().await;
@@ -88,7 +65,7 @@ where
             };
             tokio::select! {
                 biased;
-                answer = answer => Ok(answer?.map(|body| Body::new(Answer::new(body, ending)))),
+                answer = answer => Ok(answer?.map(|body| through(body, Answer::new(ending)))),
                 () = over => Ok(ends().into_http()),
             }
         })
@@ -97,7 +74,6 @@ where
 
 /// An answer, which the end of the router ends.
 struct Answer {
-    body: Body,
     ending: Ending,
     /// Made where the answer has to be waited for.
     told: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -107,28 +83,22 @@ struct Answer {
 }
 
 impl Answer {
-    fn new(body: Body, ending: Ending) -> Self {
-        Answer { body, ending, told: None, late: 0, ended: false }
+    fn new(ending: Ending) -> Self {
+        Answer { ending, told: None, late: 0, ended: false }
     }
 }
 
-impl http_body::Body for Answer {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+impl Through for Answer {
+    fn poll(&mut self, body: Pin<&mut Body>, context: &mut Context<'_>) -> Polled {
         if self.ended {
             return Poll::Ready(None);
         }
         let late = self.ending.ends();
         if !late || self.late < LATE {
             self.late += u8::from(late);
-            if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            if let Poll::Ready(frame) = body.poll_frame(context) {
                 self.ended = frame.as_ref().is_none_or(|f| f.as_ref().is_ok_and(Frame::is_trailers));
-                return Poll::Ready(frame);
+                return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
             }
         }
         let ending = self.ending.clone();
@@ -142,22 +112,22 @@ impl http_body::Body for Answer {
         Poll::Ready(Some(Ok(Frame::trailers(trailers))))
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.ended || self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    fn is_over(&self) -> bool {
+        self.ended
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http_body::Body as _;
+    use crate::layers::Layer;
     use std::future::poll_fn;
+    use std::sync::{Arc, Mutex};
     use tokio::sync::mpsc;
     use tonic::Code;
+    use tonic::codegen::http::Response;
+    use tonic::codegen::{Bytes, Service};
+    use tower::Layer as _;
 
     /// Frames that come over a queue.
     struct Queue(mpsc::UnboundedReceiver<Frame<Bytes>>);
@@ -175,9 +145,10 @@ mod tests {
     }
 
     /// A service that answers with the bodies of a queue.
-    struct Bodies(mpsc::UnboundedReceiver<Body>);
+    #[derive(Clone)]
+    struct Bodies(Arc<Mutex<mpsc::UnboundedReceiver<Body>>>);
 
-    impl Service<Request<()>> for Bodies {
+    impl Service<Request<Body>> for Bodies {
         type Response = Response<Body>;
         type Error = Status;
         type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
@@ -186,8 +157,8 @@ mod tests {
             Poll::Ready(Ok(()))
         }
 
-        fn call(&mut self, _: Request<()>) -> Self::Future {
-            let body = self.0.try_recv().ok();
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            let body = self.0.lock().unwrap().try_recv().ok();
             Box::pin(async move {
                 match body {
                     Some(body) => Ok(Response::new(body)),
@@ -224,19 +195,19 @@ mod tests {
     async fn who_has_a_call_under_way_is_told() {
         let (end, ending) = Ending::new();
         let (bodies, queue) = mpsc::unbounded_channel();
-        let mut service = Ends::new(Bodies(queue), ending);
+        let mut service = Layer(Ends(ending)).layer(Bodies(Arc::new(Mutex::new(queue))));
         let mut begin = async |frames: Vec<Frame<Bytes>>| {
             let (to, queue) = mpsc::unbounded_channel();
             frames.into_iter().for_each(|f| to.send(f).unwrap());
             bodies.send(Body::new(Queue(queue))).unwrap();
-            (to, service.call(Request::new(())).await.unwrap().into_body())
+            (to, service.call(Request::default()).await.unwrap().into_body())
         };
         let (_silent, mut silent) = begin(vec![]).await;
         let (_whole, mut whole) = begin(vec![data(), ok()]).await;
         let (endless, mut always) = begin((0..100).map(|_| data()).collect()).await;
         let first = tokio::spawn(async move { frames(&mut silent).await });
         tokio::task::yield_now().await;
-        let waits = tokio::spawn(service.call(Request::new(())));
+        let waits = tokio::spawn(service.call(Request::default()));
         tokio::task::yield_now().await;
         end.send(true).unwrap();
         assert_eq!(first.await.unwrap(), (String::new(), Some(Code::Unavailable)));
@@ -244,7 +215,7 @@ mod tests {
         assert_eq!(frames(&mut whole).await, ("d".into(), Some(Code::Ok)));
         assert_eq!(frames(&mut always).await, ("dd".into(), Some(Code::Unavailable)));
         drop(endless);
-        for refused in [waits.await.unwrap(), service.call(Request::new(())).await] {
+        for refused in [waits.await.unwrap(), service.call(Request::default()).await] {
             let status = Status::from_header_map(refused.unwrap().headers()).unwrap();
             assert_eq!((status.code(), status.message()), (Code::Unavailable, "the router ends"));
         }

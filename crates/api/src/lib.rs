@@ -5,6 +5,7 @@
 
 mod documents;
 pub mod ending;
+mod layers;
 mod limits;
 mod rates;
 pub mod server;

@@ -7,8 +7,10 @@ use std::time::Duration;
 use tokio::time::Sleep;
 use tokio_stream::Stream;
 use tonic::body::Body;
-use tonic::codegen::{Service, http};
+use tonic::codegen::http;
 use tonic::{Request, Status};
+
+use crate::layers::{Answering, Before, Inner};
 
 /// Calls of a connection at once; further ones wait in the client.
 pub const CALLS: u32 = 32;
@@ -60,24 +62,12 @@ fn over() -> Status {
 
 /// Ends calls of which there is no answer yet when their time is over. So does tonic, around all this and no earlier: it says `CANCELLED`.
 #[derive(Clone)]
-pub struct Deadlines<S>(pub S);
+pub struct Deadlines;
 
-impl<S, B> Service<http::Request<B>> for Deadlines<S>
-where
-    S: Service<http::Request<B>, Response = http::Response<Body>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+impl Before for Deadlines {
+    fn call<S: Inner>(&self, inner: &mut S, request: http::Request<Body>) -> Answering<S::Error> {
         let sleep = time_left(request.headers()).map(tokio::time::sleep);
-        let answer = self.0.call(request);
+        let answer = inner.call(request);
         let Some(sleep) = sleep else { return Box::pin(answer) };
         Box::pin(async move {
             tokio::select! {
@@ -126,6 +116,9 @@ impl<T, S: Stream<Item = Result<T, Status>>> Stream for Until<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layers::Layer;
+    use tonic::codegen::Service;
+    use tower::Layer as _;
 
     #[test]
     fn the_time_for_a_call() {
@@ -143,9 +136,10 @@ mod tests {
     }
 
     /// No answer comes.
+    #[derive(Clone)]
     struct Never;
 
-    impl Service<http::Request<()>> for Never {
+    impl Service<http::Request<Body>> for Never {
         type Response = http::Response<Body>;
         type Error = Status;
         type Future = std::future::Pending<Result<http::Response<Body>, Status>>;
@@ -154,16 +148,16 @@ mod tests {
             Poll::Ready(Ok(()))
         }
 
-        fn call(&mut self, _: http::Request<()>) -> Self::Future {
+        fn call(&mut self, _: http::Request<Body>) -> Self::Future {
             std::future::pending()
         }
     }
 
     #[tokio::test]
     async fn a_call_whose_time_is_over_ends_before_tonic_ends_it() {
-        let mut request = http::Request::new(());
+        let mut request = http::Request::new(Body::default());
         request.headers_mut().insert("grpc-timeout", "50m".parse().unwrap());
-        let answer = Deadlines(Never).call(request).await.unwrap();
+        let answer = Layer(Deadlines).layer(Never).call(request).await.unwrap();
         let status = Status::from_header_map(answer.headers()).unwrap();
         assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
     }

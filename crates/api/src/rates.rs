@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use command::Caller;
 use control::yaml::ClientRate;
-use http_body::{Frame, SizeHint};
+use http_body::Body as _;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::{Request, Response};
-use tonic::codegen::{Bytes, Service, StdError};
+use tonic::codegen::http::Request;
 
+use crate::layers::{Answering, Before, Inner, Polled, Through, through};
 use crate::limits::DOCUMENT;
 use crate::status;
 use crate::who::Who;
@@ -144,78 +144,38 @@ impl Clients {
 
 /// Refuses what goes beyond the rate of a client.
 #[derive(Clone)]
-pub struct Rates<S> {
-    inner: S,
-    clients: Clients,
-}
+pub struct Rates(pub Clients);
 
-impl<S> Rates<S> {
-    /// Before a service.
-    pub fn new(inner: S, clients: Clients) -> Self {
-        Rates { inner, clients }
-    }
-}
-
-impl<S> Service<Request<Body>> for Rates<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Error: Send + 'static,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+impl Before for Rates {
+    fn call<S: Inner>(&self, inner: &mut S, request: Request<Body>) -> Answering<S::Error> {
         // Whoever has no role is refused for that.
         let Some(Ok(caller)) = request.extensions().get::<Who>().map(|who| who.0.as_ref()) else {
-            return Box::pin(self.inner.call(request));
+            return Box::pin(inner.call(request));
         };
         let now = Instant::now();
-        let client = self.clients.of(caller, now);
+        let client = self.0.of(caller, now);
         if let Err(refused) = client.call(now) {
             return Box::pin(std::future::ready(Ok(refused.into_http())));
         }
-        Box::pin(self.inner.call(request.map(|body| Body::new(Counted { body, client }))))
+        Box::pin(inner.call(request.map(|body| through(body, Counted(client)))))
     }
 }
 
 /// What a client sends in a call.
-struct Counted {
-    body: Body,
-    client: Arc<Client>,
-}
+struct Counted(Arc<Client>);
 
-impl http_body::Body for Counted {
-    type Data = Bytes;
-    type Error = StdError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
-        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) else {
+impl Through for Counted {
+    fn poll(&mut self, body: Pin<&mut Body>, context: &mut Context<'_>) -> Polled {
+        let Some(frame) = ready!(body.poll_frame(context)) else {
             return Poll::Ready(None);
         };
         let frame = frame?;
         if let Some(data) = frame.data_ref()
-            && let Err(refused) = self.client.take(data.len(), Instant::now())
+            && let Err(refused) = self.0.take(data.len(), Instant::now())
         {
             return Poll::Ready(Some(Err(refused.into())));
         }
         Poll::Ready(Some(Ok(frame)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

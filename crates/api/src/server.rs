@@ -17,10 +17,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::InterceptorLayer;
 use tonic::transport::Server;
 use tonic::{Request, Status};
-use tower::layer::layer_fn;
 
 use crate::documents::Documents;
 use crate::ending::{Ending, Ends};
+use crate::layers::Layer;
 use crate::limits::{self, Deadlines};
 use crate::rates::{Clients, Rates};
 use crate::service::{Router, Shared, Streams, commands, routes};
@@ -202,10 +202,10 @@ pub fn services(
         reporter.set_serving::<PacketsServer<Router>>().await;
         let served = Server::builder()
             .layer(InterceptorLayer::new(known))
-            .layer(layer_fn(move |inner| Ends::new(inner, ending.clone())))
-            .layer(layer_fn(Deadlines))
-            .layer(layer_fn(Documents::new))
-            .layer(layer_fn(move |inner| Rates::new(inner, clients.clone())))
+            .layer(Layer(Ends(ending)))
+            .layer(Layer(Deadlines))
+            .layer(Layer(Documents::new()))
+            .layer(Layer(Rates(clients)))
             .max_concurrent_streams(Some(limits::CALLS))
             .initial_stream_window_size(Some(limits::WINDOW))
             .initial_connection_window_size(Some(limits::WINDOWS))
