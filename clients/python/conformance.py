@@ -106,6 +106,62 @@ class Awaited:
         self._do("__aexit__", *error)
 
 
+def bare(m: Message) -> Message:
+    """A link or a neighbor without how it came to be so."""
+    of = type(m)()
+    of.CopyFrom(m)
+    for field in {"change", "changed", "mac_before"} & set(m.DESCRIPTOR.fields_by_name):
+        of.ClearField(field)
+    return of
+
+
+def view_of(events: list[Any]) -> quiver.EventView:
+    """The links and neighbors of events."""
+    view = quiver.EventView()
+    for event in events:
+        view.heard(event)
+    return view
+
+
+def known(view: quiver.EventView) -> dict[Any, Any]:
+    return {key: bare(m) for of in (view.links, view.neighbors) for key, m in of.items()}
+
+
+class Hearing:
+    """Takes in events as they come: of `quiver` in a thread, which ends with the next event or the process, of `quiver.aio` in a task."""
+
+    def __init__(self, router: Any, kinds: list[str]) -> None:
+        self.view, self.closed = quiver.EventView(), False
+        self.error: BaseException | None = None
+        if isinstance(router, Awaited):
+            self.task = asyncio.run_coroutine_threadsafe(self.await_all(router._of.events(*kinds)), router._loop)
+        else:
+            self.task = None
+            threading.Thread(target=self.take_all, args=(router.events(*kinds),), daemon=True).start()
+
+    async def await_all(self, events: Any) -> None:
+        try:
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    self.view.heard(event)
+        except quiver.CallError as e:
+            self.error = e
+
+    def take_all(self, events: Any) -> None:
+        try:
+            for event in events:
+                if self.closed:
+                    return
+                self.view.heard(event)
+        except quiver.CallError as e:
+            self.error = e
+
+    def close(self) -> None:
+        self.closed = True
+        if self.task is not None:
+            self.task.cancel()
+
+
 class Wrong(Exception):
     """An expectation that does not hold."""
 
@@ -222,13 +278,28 @@ class Runner:
             with transaction as t:
                 say(t, a["edits"])
             return plain(t.done)
-        if name == "events":
+        if name == "events" and "as" in a:
+            self.open[a["as"]] = Hearing(router, a["kinds"])
+            return None
+        if name == "agrees":
+            on = self.open[a["on"]]
+            if isinstance(on, Hearing):
+                if on.error is not None:
+                    raise on.error
+                complete = on.view.whole >= {"link", "neighbor"}
+                fresh = known(view_of(self.call("told", {"kinds": ["link", "neighbor"]})))
+                # Another thread takes in events: that may fail a try, and the next one tells.
+                return {"complete": complete, "same": known(on.view) == fresh, "count": len(fresh)}
+            there = [{**route(r), "used": None} for r in router.routes(a["prefix"], longer=True)]
+            knows = [{**route(r), "used": None} for r in on.routes()]
+            return {"complete": on.complete, "same": sorted(knows, key=str) == sorted(there, key=str), "count": len(there)}
+        if name in ("events", "told"):
             some = []
             for event in router.events(*a["kinds"], interfaces=a.get("interfaces", ())):
                 some.append(event)
                 if ended(some):
                     break
-            return [{"what": e.WhichOneof("what"), **plain(e)} for e in some]
+            return some if name == "told" else [{"what": e.WhichOneof("what"), **plain(e)} for e in some]
         if name == "saved":
             saved = router.saved(a["number"], timeout=timeout)
             return {**plain(saved.entry), "document": saved.document}

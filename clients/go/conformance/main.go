@@ -35,6 +35,7 @@ type runner struct {
 	kept      map[string]any
 	programs  map[string]*program
 	watches   map[string]*watch
+	hearings  map[string]*hearing
 }
 
 func main() {
@@ -92,7 +93,11 @@ var services = []string{"System", "Commands", "Configuration", "Counters", "Even
 
 func (r *runner) carryOut(c testCase) error {
 	r.kept, r.programs, r.watches = map[string]any{}, map[string]*program{}, map[string]*watch{}
+	r.hearings = map[string]*hearing{}
 	defer func() {
+		for _, h := range r.hearings {
+			h.close()
+		}
 		for _, w := range r.watches {
 			w.close()
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -22,6 +23,23 @@ type watch struct {
 	view  quiver.RouteView
 	err   error
 	close func()
+}
+
+// known is what it knows, and whether that is all.
+func (w *watch) known() ([]quiver.Route, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []quiver.Route
+	for _, routes := range w.view.Routes {
+		all = append(all, routes...)
+	}
+	return all, w.view.Complete, w.err
+}
+
+// lasting is a route in words, without whether it is used: that changes without a change of it.
+func lasting(r quiver.Route) string {
+	r.Used = false
+	return fmt.Sprint(routeValue(r))
 }
 
 var routeCalls = map[string]call{
@@ -150,16 +168,37 @@ var routeCalls = map[string]call{
 		r.watches[a.text("as")] = w
 		return nil, nil
 	},
-	"view": func(r *runner, _ context.Context, a arguments) (any, error) {
-		w := r.watches[a.text("on")]
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.err != nil {
-			return nil, w.err
+	"agrees": func(r *runner, ctx context.Context, a arguments) (any, error) {
+		if h := r.hearings[a.text("on")]; h != nil {
+			return h.agrees(ctx, r.client)
 		}
-		var all []quiver.Route
-		for _, routes := range w.view.Routes {
-			all = append(all, routes...)
+		filter, err := filterOf(a)
+		if err != nil {
+			return nil, err
+		}
+		there := map[string]int{}
+		n := 0.0
+		for route, err := range r.client.Routes(ctx, filter) {
+			if err != nil {
+				return nil, err
+			}
+			there[lasting(route)]++
+			n++
+		}
+		all, complete, err := r.watches[a.text("on")].known()
+		if err != nil {
+			return nil, err
+		}
+		knows := map[string]int{}
+		for _, route := range all {
+			knows[lasting(route)]++
+		}
+		return map[string]any{"complete": complete, "same": maps.Equal(knows, there), "count": n}, nil
+	},
+	"view": func(r *runner, _ context.Context, a arguments) (any, error) {
+		all, complete, err := r.watches[a.text("on")].known()
+		if err != nil {
+			return nil, err
 		}
 		slices.SortStableFunc(all, func(a, b quiver.Route) int {
 			return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
@@ -168,10 +207,15 @@ var routeCalls = map[string]call{
 		for _, route := range all {
 			list = append(list, routeValue(route))
 		}
-		return map[string]any{"complete": w.view.Complete, "routes": list}, nil
+		return map[string]any{"complete": complete, "routes": list}, nil
 	},
 	"close": func(r *runner, _ context.Context, a arguments) (any, error) {
 		name := a.text("on")
+		if h := r.hearings[name]; h != nil {
+			h.close()
+			delete(r.hearings, name)
+			return nil, nil
+		}
 		if w := r.watches[name]; w != nil {
 			w.close()
 			delete(r.watches, name)

@@ -7,12 +7,14 @@ use quiver_client::v1::{
     EventKind, HistoryRequest, InjectRequest, NextHop, NextHopSet, RouteAction, RouteFilter, RouteHello,
     TraceRequest, WatchEventsRequest, event,
 };
-use quiver_client::{Apply, Error, Follower, Keeper, Passed, Router, Transaction};
+use quiver_client::{Apply, Error, EventView, Follower, Keeper, Passed, Route, Router, Transaction};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::task::AbortHandle;
 use tokio_stream::StreamExt;
 
 pub struct Runner {
@@ -22,6 +24,40 @@ pub struct Runner {
     pub kept: Map<String, Json>,
     keepers: HashMap<String, Keeper>,
     followers: HashMap<String, Follower>,
+    hearings: HashMap<String, Hearing>,
+}
+
+/// Takes in events beside the cases.
+struct Hearing {
+    view: Arc<Mutex<Result<EventView, Error>>>,
+    task: AbortHandle,
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Links and neighbors without how they came to be so.
+fn known(mut view: EventView) -> EventView {
+    for link in view.links.values_mut() {
+        (link.change, link.changed) = (0, vec![]);
+    }
+    for neighbor in view.neighbors.values_mut() {
+        (neighbor.change, neighbor.mac_before) = (0, vec![]);
+    }
+    view
+}
+
+/// The events that a step asks for.
+fn wanted(a: &Arguments<'_>) -> WatchEventsRequest {
+    let kind = |k: &String| EventKind::from_str_name(&format!("EVENT_KIND_{}", k.to_uppercase()));
+    WatchEventsRequest {
+        kinds: a.texts("kinds").iter().filter_map(kind).map(i32::from).collect(),
+        interfaces: a.texts("interfaces"),
+        ..WatchEventsRequest::default()
+    }
 }
 
 /// The arguments of a call.
@@ -146,14 +182,15 @@ impl Arguments<'_> {
 impl Runner {
     pub async fn new(socket: &str, documents: Json) -> Runner {
         let router = Router::unix(socket).await.unwrap();
-        let (keepers, followers) = (HashMap::new(), HashMap::new());
-        Runner { router, documents, kept: Map::new(), keepers, followers }
+        let (keepers, followers, hearings) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Runner { router, documents, kept: Map::new(), keepers, followers, hearings }
     }
 
     /// Ends what a case has left open.
     pub fn close(&mut self) {
         self.keepers.clear();
         self.followers.clear();
+        self.hearings.clear();
     }
 
     fn document(&self, name: &str) -> String {
@@ -261,7 +298,29 @@ impl Runner {
                     some.into()
                 }
             }
+            "events" if step["as"].is_string() => {
+                let mut happenings = self.router.events(wanted(&a)).await?;
+                let view = Arc::new(Mutex::new(Ok(EventView::default())));
+                let heard = Arc::clone(&view);
+                let task = tokio::spawn(async move {
+                    loop {
+                        let event = happenings.message().await;
+                        let mut view = heard.lock().unwrap();
+                        match (event, &mut *view) {
+                            (Ok(Some(event)), Ok(view)) => view.apply(&event),
+                            (Err(e), view) => {
+                                *view = Err(e);
+                                return;
+                            }
+                            _ => return,
+                        }
+                    }
+                });
+                self.hearings.insert(a.text("as").into(), Hearing { view, task: task.abort_handle() });
+                Json::Null
+            }
             "events" => self.events(&a).await?,
+            "agrees" => self.agrees(&a).await?,
             "inject" => self.inject(&a).await?,
             "trace" => {
                 let (nodes, interface) = (a.texts("nodes"), a.text("interface").into());
@@ -328,6 +387,7 @@ impl Runner {
             "close" => {
                 self.keepers.remove(on);
                 self.followers.remove(on);
+                self.hearings.remove(on);
                 Json::Null
             }
             "router" => {
@@ -341,6 +401,41 @@ impl Runner {
         })
     }
 
+    /// What a follower knows, beside what there is.
+    async fn agrees(&self, a: &Arguments<'_>) -> Result<Json, Error> {
+        let on = a.text("on");
+        let whole = |v: &EventView| v.is_whole(EventKind::Link) && v.is_whole(EventKind::Neighbor);
+        if let Some(hearing) = self.hearings.get(on) {
+            let mut fresh = EventView::default();
+            let kinds = [EventKind::Link, EventKind::Neighbor].map(i32::from).to_vec();
+            let wanted = WatchEventsRequest { kinds, ..WatchEventsRequest::default() };
+            let mut happenings = self.router.events(wanted).await?;
+            while !whole(&fresh) {
+                let Some(event) = happenings.message().await? else { break };
+                fresh.apply(&event);
+            }
+            let heard = hearing.view.lock().unwrap().clone()?;
+            let count = fresh.links.len() + fresh.neighbors.len();
+            let (complete, same) = (whole(&heard), known(heard) == known(fresh));
+            return Ok(json!({"complete": complete, "same": same, "count": count}));
+        }
+        // Whether a route is used changes without a change of it.
+        let lasting =
+            |table: u32, r: &Route| values::route(table, &Route { used: false, ..r.clone() }).to_string();
+        let mut there = vec![];
+        let mut listed = self.router.routes(a.filter()).await?;
+        while let Some(route) = listed.next().await {
+            there.push(lasting(a.number("table"), &route?));
+        }
+        let (complete, mut knows) = self.followers[on].view(|v| {
+            let routes = v.routes().iter().flat_map(|((table, _), of)| of.iter().map(|r| lasting(*table, r)));
+            (v.is_complete(), routes.collect::<Vec<_>>())
+        });
+        there.sort_unstable();
+        knows.sort_unstable();
+        Ok(json!({"complete": complete, "same": knows == there, "count": there.len()}))
+    }
+
     async fn inject(&self, a: &Arguments<'_>) -> Result<Json, Error> {
         let taken = self.router.injector().await?.inject(a.injection()).await?;
         let taken = taken.map_err(|place| {
@@ -351,16 +446,11 @@ impl Runner {
     }
 
     async fn events(&self, a: &Arguments<'_>) -> Result<Json, Error> {
-        let kind = |k: &String| EventKind::from_str_name(&format!("EVENT_KIND_{}", k.to_uppercase()));
-        let kinds: Vec<EventKind> = a.texts("kinds").iter().filter_map(kind).collect();
-        let wanted = WatchEventsRequest {
-            kinds: kinds.iter().map(|k| i32::from(*k)).collect(),
-            interfaces: a.texts("interfaces"),
-            ..WatchEventsRequest::default()
-        };
+        let wanted = wanted(a);
+        let kinds = wanted.kinds.len();
         let mut happenings = self.router.events(wanted).await?;
         let (mut all, mut ended) = (vec![], 0);
-        while ended < kinds.len() {
+        while ended < kinds {
             let Some(event) = happenings.message().await? else { break };
             ended += usize::from(matches!(event.what, Some(event::What::SnapshotEnd(_))));
             all.push(values::event(&event));
