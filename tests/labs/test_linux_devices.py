@@ -128,6 +128,29 @@ def test_what_ip_sets(lab):
     wait_for("and followed anew", lambda: {"10.0.9.1/24", "10.0.9.9/24"} <= s.addresses("right"))
 
 
+def test_hosts_routes_give_way_to_addresses(lab):
+    """Linux makes the route of an address without a prefix before it tells of the address."""
+    s = Site(lab)
+    hosts = {f"2001:db8:{n:x}::1/128" for n in range(100, 110)}
+    for n, host in enumerate(sorted(hosts)):
+        s.linux.ip(f"addr add {host} dev e0")
+        # Now and then both are told at once, and now and then the route is taken before.
+        wait_for(f"address {n}", lambda: host in s.addresses("left"))
+    s.host.ip("route add 2001:db8:64::/48 via 2001:db8:1::1")
+    s.host.ping("2001:db8:64::1")
+    [n] = s.router.json("show netlink")
+    assert s.agree() == {} and n["failed"] == 0 and s.router.json("fib diff kernel") == []
+    # Where the interface cannot have it, what leads to it stays.
+    s.router.ctl("set interface ip address right 2001:db8:200::1/128")
+    s.linux.ip("addr add 2001:db8:200::1/128 dev e0")
+    s.linux.ip("addr add 2001:db8:201::1/128 dev e0")
+    wait_for("the one behind it", lambda: "2001:db8:201::1/128" in s.addresses("left"))
+    for host in hosts | {"2001:db8:201::1/128"}:
+        s.linux.ip(f"addr del {host} dev e0")
+    wait_for("they are gone", lambda: not s.addresses("left") & hosts)
+
+
+
 def test_what_linux_has_heard_is_known(lab):
     """Linux's neighbors, those that it has asked for itself, need not be asked for again."""
     s = Site(lab)

@@ -3,7 +3,7 @@
 //! What the kernel tells of a device says only that it has changed: what it is, is asked on a thread of its own, as the kernel answers when whoever
 //! changes something is done. What Quiver itself has changed meanwhile makes the answer late, and it is asked once more. What it tells of neighbors is made as it is told.
 
-use super::{Followed, SharedRouter};
+use super::{Followed, SharedRouter, Taken};
 use linux::reader::Device;
 use linux::{Knows, LinkKind, Neighbor};
 use net::linux_cp::{Given, Known, Made, Seen};
@@ -58,6 +58,7 @@ struct Look {
 /// Makes what devices are, as they were read; those at which to look once more.
 async fn make(
     router: &SharedRouter,
+    taken: &Taken,
     all: &BTreeMap<u32, Device>,
     looks: impl Iterator<Item = (Look, Option<Given>)>,
 ) -> Vec<Look> {
@@ -68,8 +69,10 @@ async fn make(
             began = Instant::now();
         }
         let (Some(seen), Some(given)) = (seen(all, look.ifindex), given) else { continue };
-        let made =
-            net::linux_cp::take_device(&mut router.borrow_mut(), look.interface, &seen, &given, look.again);
+        let router = &mut router.borrow_mut();
+        let own = taken.give_way(router, look.interface, &seen.addresses);
+        let made = net::linux_cp::take_device(router, look.interface, &seen, &given, look.again);
+        taken.come_back(router, look.interface, own);
         match made {
             Made::All => {}
             Made::Some => left.push(Look { again: false, ..look }),
@@ -109,7 +112,7 @@ impl Followed {
             let all = net::background::run(read).await??;
             let vrfs = all.iter().filter_map(|(ifindex, d)| Some((*ifindex, vrf_table(d)?))).collect();
             net::linux_cp::take_vrfs(&mut router.borrow_mut(), &self.taken.netns, vrfs);
-            left = make(router, &all, left.into_iter().zip(given)).await;
+            left = make(router, &self.taken, &all, left.into_iter().zip(given)).await;
             // Ports of bridges have no addresses any more.
             if left.is_empty() && bridges {
                 super::vlans::take(router, &self.taken.netns, &all).await;

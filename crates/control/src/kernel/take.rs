@@ -2,11 +2,15 @@
 
 use super::goals::{Goal, MAIN, Not, leads_to_own};
 use super::{Failed, Taken};
+use ipnet::IpNet;
 use linux::route::RTPROT_KERNEL;
 use linux::{Change, Key, Route};
-use net::router::{Op, RouteBatch, RouteObject, RouteSource, Router};
-use std::collections::{HashMap, HashSet};
+use net::router::{
+    Op, Rank, RouteBatch, RouteObject, RoutePath, RouteSource, RouteTable, Router, Source, Target,
+};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// One change of one source's routes in one table.
@@ -186,6 +190,72 @@ impl Taken {
     }
 }
 
+/// A route to one host, which is taken away.
+pub(super) struct Own {
+    source: RouteSource,
+    table: u32,
+    host: IpNet,
+    rank: Rank,
+    target: Target,
+}
+
+impl Taken {
+    /// Takes routes of Linux's away that lead to these addresses on the link of an interface which is to have them: Linux makes the route of
+    /// a /128 before it tells of the address, and nobody is his own neighbor. Later ones are refused in silence.
+    pub(super) fn give_way(
+        &self,
+        router: &mut Router,
+        interface: u32,
+        addresses: &BTreeSet<IpNet>,
+    ) -> Vec<Own> {
+        let Some(i) = router.interface(interface) else { return vec![] };
+        let has: HashSet<IpAddr> = i.configured().map(|net| net.addr()).collect();
+        let (mut own, mut sources) = (vec![], None);
+        for host in addresses.iter().map(IpNet::addr).filter(|a| !has.contains(a)) {
+            let table = RouteTable { v6: host.is_ipv6(), id: router.table_of_interface(i, host.is_ipv6()) };
+            let host = IpNet::from(host);
+            for route in router.routes_at(table, host).iter().flat_map(|r| router.routes_of_prefix(r)) {
+                let sources: &HashSet<RouteSource> = sources.get_or_insert_with(|| self.sources(router));
+                let Source::Runtime(source) = route.source else { continue };
+                let Some(target) = router.route_of_rank(table.id, host, route.source, route.rank) else {
+                    continue;
+                };
+                let leads = |p: &RoutePath| p.address == Some(host.addr()) && p.interface == Some(interface);
+                let itself = matches!(&target, Target::Paths(paths) if paths.iter().all(leads));
+                if itself && sources.contains(&source) {
+                    own.push(Own { source, table: table.id, host, rank: route.rank, target });
+                }
+            }
+        }
+        own.retain(|o| {
+            let mut batch = router.route_batch(o.source, o.table);
+            batch.del_ranked(o.host, o.rank);
+            router.commit(vec![Op::Routes(batch)]).is_ok()
+        });
+        own
+    }
+
+    /// Sets those again whose addresses the interface has not got.
+    pub(super) fn come_back(&self, router: &mut Router, interface: u32, own: Vec<Own>) {
+        for o in own {
+            let Some(i) = router.interface(interface) else { return };
+            if i.configured().any(|net| net.addr() == o.host.addr()) {
+                continue;
+            }
+            let mut batch = router.route_batch(o.source, o.table);
+            let target = batch.ranked(o.rank, o.target);
+            batch.set(o.host, target);
+            let _ = router.commit(vec![Op::Routes(batch)]);
+        }
+    }
+
+    /// Of all of its protocols.
+    fn sources(&self, router: &Router) -> HashSet<RouteSource> {
+        let all = router.route_sources().into_iter();
+        all.filter(|s| self.speaker.is_source(&s.name, self.netns.as_deref())).map(|s| s.source).collect()
+    }
+}
+
 /// What became of each route in the end; only that is made.
 pub(super) fn last_of_each<K: Clone + Eq + Hash>(changes: &[Change<K>]) -> Vec<Change<K>> {
     let mut place: HashMap<&K, usize> = HashMap::new();
@@ -218,7 +288,7 @@ mod tests {
     use super::super::{Counts, Speaker};
     use super::*;
     use linux::{Action, Path};
-    use net::router::{RouterConfig, Source, Target};
+    use net::router::RouterConfig;
 
     const ROUTES: u32 = 100_000;
 
