@@ -1,9 +1,11 @@
-"""LDP of FRR on Quiver's pairs, with Linux as the other label switching routers, and the VPNs of two customers over it: all of it in a guest, whose
-kernel has MPLS and VRF devices.
+"""LDP of FRR on Quiver's pairs, with Linux as the other label switching routers, and the VPNs of two customers over it; and EVPN between VRFs, which
+shares the guest: its kernel has MPLS and VRF devices.
 
     host a - [l1] - (Quiver) - [l2] - [l3] - host b        l1, l2, l3: Linux, each with zebra, ospfd and ldpd; so has `cp`, where Quiver's pairs are
               red1 -+  |                +- red2            bgpd is in `cp` and on l3: the provider's edges. The customers have the same addresses
               blue1 ---+                +- blue2
+
+    host e1 - [p1] (another Quiver; pairs in ec) [u1] - [eth0] ev (Linux) - host e2        VNI 10 is e1's network, VNI 20 e2's, VNI 100 between the VRFs
 """
 
 import json
@@ -115,7 +117,7 @@ class Inside:
         binary = os.path.join(tmp, "quiver")
         strip(["strip", "-o", binary, BINARY])
         self.quiver = binary
-        self.guest = Guest([], ["mpls_router", "mpls_iptunnel", "mpls_gso", "veth", "tun", "vrf"], memory_mib=1024,
+        self.guest = Guest([], ["mpls_router", "mpls_iptunnel", "mpls_gso", "veth", "tun", "vrf", "bridge", "vxlan"], memory_mib=1024,
                            programs=[*DAEMONS, binary])
         lab.routers.append(self.guest)
         run = self.guest.run
@@ -320,3 +322,114 @@ def test_l3vpn(inside):
     s.guest.run("kill -9 $(pidof quiver)")
     s.start()
     wait_for("all is as it was", lambda: s.agrees() and s.pings(3, "blue1", far[0]) == 3, timeout=90, every=0.5)
+
+
+IRB_QUIVER = """
+interfaces:
+  u1: {lcp: eu, mtu: 1600, addresses: [192.168.0.1/24]}
+  p1: {lcp: ep}
+tables: {10: {}}
+linux-cp: {default-netns: ec, lcp-sync: true}
+quiver: {dad: off, sockets: {ctl: /run/irb.sock}}
+"""
+IRB_BGP = """
+router bgp 65000
+ bgp router-id 192.168.0.{n}
+ no bgp default ipv4-unicast
+ neighbor 192.168.0.{other} remote-as 65000
+ neighbor 192.168.0.{other} timers 3 9
+ neighbor 192.168.0.{other} timers connect 1
+ address-family l2vpn evpn
+  neighbor 192.168.0.{other} activate
+  advertise-all-vni
+ exit-address-family
+exit
+router bgp 65000 vrf tenant
+ bgp router-id 192.168.0.{n}
+ address-family ipv4 unicast
+  redistribute connected
+ exit-address-family
+ address-family ipv6 unicast
+  redistribute connected
+ exit-address-family
+ address-family l2vpn evpn
+  advertise ipv4 unicast
+  advertise ipv6 unicast
+ exit-address-family
+exit
+"""
+IRB_NETS = {1: ("10.61.0.{}/24", "2001:db8:61::{}/64"), 2: ("10.62.0.{}/24", "2001:db8:62::{}/64")}
+
+
+def vtep(s, ns, n, port):
+    """A VRF with a network of its own behind a port, and the VNI by which it reaches that of the other end."""
+    run = s.guest.run
+    run(f"ip -n {ns} link add tenant type vrf table 10 && ip -n {ns} link set tenant up")
+    for vni in (10 * n, 100):
+        run(f"ip -n {ns} link add br{vni} type bridge && ip -n {ns} link add vx{vni} type vxlan id {vni} local 192.168.0.{n} dstport 4789 nolearning"
+            f" && ip -n {ns} link set vx{vni} master br{vni} && ip -n {ns} link set br{vni} master tenant && ip -n {ns} link set br{vni} up"
+            f" && ip -n {ns} link set vx{vni} up")
+    run(f"ip -n {ns} link set {port} master br{10 * n} up")
+    for net in IRB_NETS[n]:
+        run(f"ip -n {ns} address add {net.format(1)} dev br{10 * n} {'nodad' if ':' in net else ''}")
+    run(f"mkdir -p /run/{ns}")
+    s.daemon(ns, "zebra", "vrf tenant\n vni 100\nexit-vrf\n")
+    s.daemon(ns, "bgpd", IRB_BGP.format(n=n, other=3 - n))
+
+
+def test_evpn_between_vrfs(inside):
+    """Symmetric IRB (RFC 9135, RFC 9136): two networks, each at one end alone, reach each other over the VNI of their VRF, which has no address."""
+    s = inside
+    run = s.guest.run
+    for ns in ("e1", "e2", "ec", "ev"):
+        run(f"ip netns add {ns} && ip -n {ns} link set lo up && ip netns exec {ns} sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
+    run("ip link add u1 mtu 1600 type veth peer name eth0 mtu 1600 netns ev && ip link add p1 type veth peer name eth0 netns e1")
+    run("ip -n ev link add p2 type veth peer name eth0 netns e2 && ip -n ev address add 192.168.0.2/24 dev eth0")
+    run("ip link set u1 up && ip link set p1 up && ip -n ev link set eth0 up")
+    for n in IRB_NETS:
+        run(f"ip -n e{n} link set eth0 up")
+        for net in IRB_NETS[n]:
+            run(f"ip -n e{n} address add {net.format(2)} dev eth0 {'nodad' if ':' in net else ''}"
+                f" && ip -n e{n} route add default via {net.format(1).split('/')[0]}")
+    s.write("/tmp/irb.yaml", IRB_QUIVER)
+
+    def start():
+        run(f"{s.quiver} run -c /tmp/irb.yaml >> /tmp/irb.log 2>&1 & echo $! > /tmp/irb.pid")
+        wait_for("Quiver answers", lambda: "p1" in irb("show interface"), timeout=60, every=0.2)
+
+    def irb(line):
+        return run(f"{s.quiver} ctl -s /run/irb.sock {line}", check=False, timeout=60)
+    start()
+    wait_for("the pair has its address", lambda: "192.168.0.1" in run("ip -n ec address show dev eu"), timeout=30, every=0.2)
+    vtep(s, "ec", 1, "ep")
+    vtep(s, "ev", 2, "p2")
+
+    def reach(count=3):
+        return all(s.pings(count, f"e{n}", net.format(2).split("/")[0]) == count for n, other in ((1, 2), (2, 1)) for net in IRB_NETS[other])
+
+    def leads():
+        """Both networks of the other end, by its router."""
+        texts = [irb(f"fib why {a} table 10") for a in ("10.62.0.2", "2001:db8:62::2")]
+        return all("kernel:bgp@ec" in t and "192.168.0.2" in t for t in texts)
+    wait_for("hosts reach each other", lambda: reach(1), timeout=120, every=0.5)
+    assert leads() and reach()
+    assert irb("fib diff kernel") == ""
+    shown = json.loads(irb("--json show lcp bridges"))
+    assert shown["refused"] == [], shown
+    [between] = [b for b in shown["bridges"] if b["name"] == "br100"]
+    assert between["table"] == 10 and between["bvi"] and [x["end"] for d in between["vxlan"] for x in d["ends"]] == ["192.168.0.2"], between
+    # The hosts are two routers apart, and the network of neither is that of the other: each decrements the TTL once.
+    assert "ttl=62" in run("ip netns exec e1 ping -c 1 10.62.0.2")
+    # The largest packets that the hosts send.
+    assert " 0% packet loss" in run("ip netns exec e1 ping -c 3 -i 0.2 -s 1472 10.62.0.2")
+    # A network goes at the other end, and comes again.
+    run("ip -n ev link set br20 down")
+    wait_for("it is withdrawn", lambda: not leads(), timeout=60, every=0.5)
+    # Linux has taken the address of IPv6 away.
+    run(f"ip -n ev link set br20 up && ip -n ev address add {IRB_NETS[2][1].format(1)} dev br20 nodad")
+    wait_for("they reach each other again", lambda: leads() and reach(1), timeout=60, every=0.5)
+    # The router dies, and is there again.
+    run("kill -9 $(cat /tmp/irb.pid)")
+    start()
+    wait_for("all is as it was", lambda: leads() and reach(1), timeout=60, every=0.5)
+    assert irb("fib diff kernel") == ""

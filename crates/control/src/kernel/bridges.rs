@@ -222,6 +222,10 @@ mod tests {
         with_address.get_mut(&2).unwrap().addresses.push(address);
         let (found, _) = bridges_of(&with_address, &BTreeMap::new());
         assert_eq!(found[0].addresses, BTreeSet::from([net]));
+        // That between the routers of a VRF has no address.
+        within.get_mut(&2).unwrap().link.master = 8;
+        let found = bridges_of(&within, &BTreeMap::new()).0;
+        assert_eq!((found.len(), found[0].table, found[0].devices.len()), (1, Some(10), 1));
         // What cannot be is told.
         let (found, cannot) = bridges_of(&all(true, vxlan()), &pairs);
         assert!(found.is_empty() && cannot["bridge br10"].contains("vlan_filtering"), "{cannot:?}");

@@ -356,6 +356,41 @@ mod tests {
         router.shutdown();
     }
 
+    /// Where each route is set by itself, flows stay as they do where one group is changed.
+    #[test]
+    fn flows_keep_their_way_where_routes_of_an_object_are_set_one_by_one() {
+        let (mut router, taken) = bench();
+        let of = |last: &[u8]| {
+            let path = |n: &u8| Path {
+                gateway: Some([10, 0, 0, *n].into()),
+                ..route("10.0.0.9", 10).paths[0].clone()
+            };
+            let paths = last.iter().map(path).collect();
+            Arc::new(Route { paths, buckets: 32, ..(*route("10.0.0.9", 10)).clone() })
+        };
+        let [three, two] = [&[2, 3, 4][..], &[2, 4]].map(of);
+        taken.take(&mut router, &changes(None, Some(&three), 0..2));
+        let look = |router: &Router| {
+            let g = router.lookup(key(0).prefix.addr()).unwrap();
+            (g.id, g.object.buckets, router.group_buckets(g.id))
+        };
+        let (id, buckets, before) = look(&router);
+        assert_eq!((buckets, before.len()), (32, 64));
+        // Who follows routes is told each prefix.
+        router.follow_routes();
+        taken.take(&mut router, &changes(Some(&three), Some(&two), 0..2));
+        let (other, _, without) = look(&router);
+        assert_ne!(id, other);
+        let left = without.clone();
+        let stay = |from: &[_], to: &[_]| from.iter().zip(to).filter(|(a, b)| a == b).count();
+        assert_eq!(stay(&before, &without), before.iter().filter(|e| left.contains(e)).count());
+        // It comes back, and takes its share from the others.
+        taken.take(&mut router, &changes(Some(&two), Some(&three), 0..2));
+        let (_, _, again) = look(&router);
+        assert_eq!(stay(&without, &again), again.iter().filter(|e| left.contains(e)).count());
+        router.shutdown();
+    }
+
     #[test]
     fn what_changes_of_a_nexthop_object_moves_all_its_routes_at_once() {
         let (mut router, taken) = bench();
