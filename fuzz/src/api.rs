@@ -3,10 +3,11 @@
 use crate::bench;
 use ::api::ending::Ending;
 use ::api::server;
-use ::api::who::{Connection, Places, Who};
+use ::api::who::{Connection, Connections, Who};
 use ::command::{Access, Caller};
-use control::commands::{App, Desk, Reached};
+use control::commands::{App, Desk};
 use control::ctl::{self, RegistryExecutor};
+use control::places::Places;
 use control::yaml::{ClientRate, Settings};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -72,7 +73,7 @@ struct Bench {
     runtime: tokio::runtime::Runtime,
     local: LocalSet,
     connections: mpsc::Sender<std::io::Result<Connection>>,
-    places: Places,
+    places: Connections,
     _ends: watch::Sender<bool>,
     runs: u64,
 }
@@ -99,12 +100,16 @@ impl Bench {
             local.spawn_local(inside.alone(Rc::new(executor)));
             local.spawn_local(async move { services(come).await });
         }
-        let places = Places::new(Reached::default(), u16::MAX);
+        let places = Connections::new(Places::of("connections"), u16::MAX);
         Bench { runtime, local, connections, places, _ends: ends, runs: 0 }
     }
 
     /// A connection of somebody who may do so much.
-    async fn connect(to: &mpsc::Sender<std::io::Result<Connection>>, places: &Places, access: Access) -> DuplexStream {
+    async fn connect(
+        to: &mpsc::Sender<std::io::Result<Connection>>,
+        places: &Connections,
+        access: Access,
+    ) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let user = command_user(access);
         let caller =
