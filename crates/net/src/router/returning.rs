@@ -368,7 +368,8 @@ impl Router {
     /// there, so that nobody has that namespace open on their account.
     pub fn namespace_is(&mut self, netns: &str, identity: Option<(u64, u64)>) {
         let was = self.namespaces.insert(netns.to_owned(), identity);
-        if was.is_none_or(|was| was == identity) {
+        // Behind a time without one: what has a device has got it since, in the one that there is now.
+        if was.is_none_or(|was| was.is_none() || was == identity) {
             return;
         }
         let of = |i: &&IfState| i.in_linux().is_some_and(|c| c.netns() == Some(netns)) && i.has_device();
